@@ -1,0 +1,1 @@
+"""The pure core: what is due, what a tick decides, and the words for it; it reads no clock, socket, file or environment."""
