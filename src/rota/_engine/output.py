@@ -1,0 +1,158 @@
+"""What a run prints: caught, cut to a size, kept readable, and passed on where the task wants it.
+
+Standard output and error are caught per run, not per process: a stand-in for `sys.stdout` asks the
+context whose output this is, so that runs which go on at once do not mix, and what is printed
+outside any run goes where it always went.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Final, TextIO
+
+from rota._core.task import OutputPolicy
+
+LIMIT: Final = 64 * 1024
+"""Characters of output kept in a row: the first and the last half of what a longer run prints."""
+
+
+class Output:
+    """The output of one run. Safe to write to from any thread."""
+
+    def __init__(self, policy: OutputPolicy, name: str) -> None:
+        self._lock = threading.Lock()
+        self._head: list[str] = []
+        self._tail: list[str] = []
+        self._head_size = self._tail_size = self._cut = 0
+        self._name, self._echo = name, policy.echo
+        self._file: TextIO | None = None
+        if policy.path is not None:
+            self._file = Path(policy.path).open("a", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  # closed by `close`
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            self._keep(text)
+            if self._file is not None:
+                self._file.write(text)
+                self._file.flush()
+            if self._echo:
+                _pass_on(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def _keep(self, text: str) -> None:
+        room = LIMIT // 2 - self._head_size
+        if room > 0:
+            self._head.append(text[:room])
+            self._head_size += len(self._head[-1])
+            text = text[room:]
+        if not text:
+            return
+        self._tail.append(text)
+        self._tail_size += len(text)
+        if self._tail_size > LIMIT:
+            kept = "".join(self._tail)
+            self._cut += len(kept) - LIMIT // 2
+            self._tail, self._tail_size = [kept[-(LIMIT // 2) :]], LIMIT // 2
+
+    def text(self) -> str:
+        """What is kept, with a line that says how much was cut out of the middle."""
+        with self._lock:
+            head, tail = "".join(self._head), "".join(self._tail)
+            over = max(0, len(tail) - LIMIT // 2)
+            cut = self._cut + over
+            text = head + (f"\n… {cut} characters cut …\n" if cut else "") + tail[over:]
+        return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+
+class _Router:
+    """Stands in for a standard stream: writes go to the run of this context, else to the stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        output = _output.get(None)
+        return self._stream.write(text) if output is None else output.write(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+class _LogHandler(logging.Handler):
+    """Writes what is logged inside a run to that run's output."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        output = _output.get(None)
+        if output is None:
+            return
+        try:
+            output.write(self.format(record) + "\n")
+        except Exception:
+            self.handleError(record)
+
+
+_output: ContextVar[Output | None] = ContextVar("rota.output", default=None)
+_streams: dict[str, TextIO] = {}
+_handler = _LogHandler()
+_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+_users = 0
+_lock = threading.Lock()
+
+
+def catch() -> None:
+    """Route the standard streams and the log by run, from now until `let_go` has been called as often."""
+    global _users
+    with _lock:
+        _users += 1
+        if _users == 1:
+            for name in ("stdout", "stderr"):
+                _streams[name] = getattr(sys, name)
+                setattr(sys, name, _Router(_streams[name]))
+            logging.getLogger().addHandler(_handler)
+            ours = logging.getLogger("rota.task")
+            if ours.level == logging.NOTSET:
+                ours.setLevel(logging.INFO)
+
+
+def let_go() -> None:
+    global _users
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            for name, stream in _streams.items():
+                if isinstance(getattr(sys, name), _Router):
+                    setattr(sys, name, stream)
+            _streams.clear()
+            logging.getLogger().removeHandler(_handler)
+
+
+def belongs_to(output: Output) -> None:
+    """From here on, in this context, what is printed is this run's output."""
+    _output.set(output)
+
+
+def _pass_on(text: str) -> None:
+    stream = _streams.get("stdout", sys.stdout)
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()

@@ -1,0 +1,129 @@
+"""A server: one running process that holds a schedule, with everything a runner stands on.
+
+    with Server(schedule) as server:
+        server.runner.run()
+
+What is set up here is taken down in the fixed order: runs end, outcomes are settled, leases are
+released, the heartbeat stops, the store is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from rota._core.planner import worth_asking
+from rota._engine import state
+from rota._engine.asking import Asking
+from rota._engine.clock import Clock
+from rota._engine.events import Events, Listener
+from rota._engine.executor import Executor
+from rota._engine.heartbeat import Heartbeat
+from rota._engine.runner import Runner
+from rota.stores import open_store
+from rota.stores.base import Store
+
+if TYPE_CHECKING:
+    from rota._core.schedule import Schedule
+
+HISTORY: Final = timedelta(days=30)
+"""How long final rows are kept at least; what is still needed for deciding is kept longer."""
+
+PRUNE_EVERY: Final = timedelta(hours=1)
+
+
+def environment() -> str:
+    """The environment of this server: ROTA_ENV, else production."""
+    return os.environ.get("ROTA_ENV") or "production"
+
+
+def server_name() -> str:
+    """Who this server is, for people and for tasks of every server: ROTA_SERVER, else the host name."""
+    return os.environ.get("ROTA_SERVER") or socket.gethostname()
+
+
+def namespace_of(schedule: Schedule) -> str:
+    """Application and environment, so that staging and production may share a store."""
+    return f"{schedule.name}/{environment()}"
+
+
+def store_url(schedule: Schedule) -> str:
+    """The store of a schedule: its own argument, else ROTA_STORE, else SQLite in this user's state folder."""
+    if isinstance(schedule.store, str):
+        return schedule.store
+    url = os.environ.get("ROTA_STORE")
+    if url:
+        return url
+    name = "".join(char if char.isalnum() or char in "-_" else "_" for char in schedule.name)
+    return f"sqlite:///{state.folder() / name}.sqlite3"
+
+
+class Server:
+    """Everything one process needs to take part. Opening it opens the store; use it as a context manager."""
+
+    def __init__(self, schedule: Schedule, *listeners: Listener, most: int = 64) -> None:
+        """At most `most` runs go on at once in this process."""
+        self.schedule = schedule
+        self.name, self.environment = server_name(), environment()
+        self.namespace, self.url = namespace_of(schedule), store_url(schedule)
+        self._file = state.file_for(self.namespace, self.url)
+        self._state = state.load(self._file)
+        self.clock = Clock(self._state.offset if self._state else None)
+        self.events = Events(*listeners)
+        self._most = most
+        self.tasks = tuple(task.on(self.name) for task in schedule.tasks if task.runs_in(self.environment))
+
+    def is_anything_due(self) -> bool:
+        """Whether a one-shot tick must open the store, judged without it."""
+        fresh = self._state is not None and self._state.is_fresh(self.clock.wall())
+        return not fresh or worth_asking(self.tasks, self.clock.estimate())
+
+    def __enter__(self) -> Server:
+        self.store = self._open()
+        asking = Asking(self.store, self.clock, self.events)
+        self.executor = Executor(self.clock, most=self._most)
+        self.heartbeat = Heartbeat(self.store, self.clock, told=asking.tell_trouble)
+        self._thread = threading.Thread(target=self.heartbeat.run, name="rota-heartbeat", daemon=True)
+        self._thread.start()
+        self.runner = Runner(
+            self.schedule.tasks,
+            self.store,
+            server=self.name,
+            environment=self.environment,
+            clock=self.clock,
+            executor=self.executor,
+            heartbeat=self.heartbeat,
+            events=self.events,
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.runner.carrier.finish()
+        self.heartbeat.stop()
+        self._thread.join()
+        self.executor.close()
+        if self.clock.knows_the_store:
+            self._remember()
+        self.store.close()
+
+    def _open(self) -> Store:
+        given = self.schedule.store
+        if given is None or isinstance(given, str):
+            return open_store(self.url, namespace=self.namespace)
+        assert isinstance(given, Store)
+        return given
+
+    def _remember(self) -> None:
+        """Leave the offset for the next one-shot tick, and now and then prune the history."""
+        now = self.clock.wall()
+        pruned_at = self._state.pruned_at if self._state else datetime.min.replace(tzinfo=now.tzinfo)
+        if now - pruned_at > PRUNE_EVERY or pruned_at > now:
+            self.store.prune(self.clock.estimate() - HISTORY)
+            pruned_at = now
+        state.save(self._file, state.State(now, self.clock.offset, pruned_at))

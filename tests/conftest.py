@@ -1,0 +1,39 @@
+"""What all tests share: which of them are quick, and what a missing service means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import settings
+
+TESTS = Path(__file__).parent
+QUICK = {"cases", "contract", "core", "engine", "simulation", "typing"}
+
+# A time limit on a single example measures the machine, not the code.
+settings.register_profile("rota", deadline=None, print_blob=True)
+settings.load_profile("rota")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as quick what lies in a quick directory and asks for neither a service nor patience."""
+    for item in items:
+        inside = item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] in QUICK
+        if inside and not item.get_closest_marker("slow") and not item.get_closest_marker("service"):
+            item.add_marker("quick")
+
+
+@pytest.fixture(scope="session")
+def missing_service() -> Callable[[str], NoReturn]:
+    """What a fixture calls when it cannot start its server: an error in CI, a visible skip elsewhere."""
+
+    def missing(what: str) -> NoReturn:
+        if os.environ.get("CI"):
+            pytest.fail(f"missing service: {what}", pytrace=False)
+        pytest.skip(f"missing service: {what}")
+
+    return missing
