@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.stores.base import Claim, Look, Occurrence, RowQuery, Store
-from rota.stores.sql import SQLiteStore
+from rota.stores.sql.sqlite import SQLiteStore
 from rota.testing import StoreClock, StoreContract
 
 

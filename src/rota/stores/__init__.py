@@ -13,23 +13,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
 from datetime import timedelta
 from importlib import import_module
 from types import MappingProxyType
 from urllib.parse import parse_qsl
 
 from rota._core.errors import DefinitionError
+from rota._core.value import NOTHING, value
 from rota.stores.base import Store
 
 __all__ = ["DRIVERS", "Driver", "Store", "open_store", "shown"]
 
 
 def _seconds(text: str) -> timedelta:
-    seconds = float(text)
-    if not 0 < seconds <= 5:
-        raise ValueError("more than 0, at most 5 seconds")
-    return timedelta(seconds=seconds)
+    with suppress(ValueError):
+        seconds = float(text)
+        if 0 < seconds <= 5:
+            return timedelta(seconds=seconds)
+    raise ValueError("more than 0, at most 5 seconds")
 
 
 def _boolean(text: str) -> bool:
@@ -39,21 +41,21 @@ def _boolean(text: str) -> bool:
         raise ValueError("true or false") from None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Driver:
     """Where a scheme is served: `module.opener(location, namespace=..., **options)`."""
 
     module: str
     opener: str
     example: str
-    options: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+    options: Mapping[str, Callable[[str], object]] = NOTHING
 
 
 DRIVERS: Mapping[str, Driver] = MappingProxyType(
     {
         "memory": Driver("rota.stores.memory", "open_memory", "memory:"),
         "sqlite": Driver(
-            "rota.stores.sql",
+            "rota.stores.sql.sqlite",
             "open_sqlite",
             "sqlite:///rota.db",
             {"timeout": _seconds, "create": _boolean},
@@ -89,14 +91,14 @@ def open_store(url: str, *, namespace: str) -> Store:
                 argument="store",
                 found=shown(url),
                 allowed=str(error),
-            ) from error
+            ) from None
     opener = getattr(import_module(driver.module), driver.opener)
     try:
         store: Store = opener(location, namespace=namespace, **options)
-    except ValueError as error:
+    except ValueError:
         raise DefinitionError(
             f"not a {scheme} address", argument="store", found=shown(url), allowed=driver.example
-        ) from error
+        ) from None
     return store
 
 

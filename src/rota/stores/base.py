@@ -8,7 +8,6 @@ catch-up or overlap. A driver is one file that imports this module only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
@@ -31,6 +30,7 @@ from rota._core.rows import (
     pruned_mark,
 )
 from rota._core.runs import Outcome, SkipReason
+from rota._core.value import replace, value
 
 __all__ = [
     "FORGOTTEN_AFTER",
@@ -85,7 +85,7 @@ class Shared(StrEnum):
     NETWORK = "network"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Guarantees:
     """What a store promises beyond the contract, as data for `rota check`, the tests and the docs."""
 
@@ -234,15 +234,17 @@ def claimed(
         return Refusal(Refused.EARLY, until=claim.not_before)
     if now > claim.not_after or (pruned is not None and claim.occurrence.due <= pruned):
         return Refusal(Refused.TOO_LATE)
+    start_by = now + claim.start_within
+    # By position: a value is made in half the time, and simulations claim by the million.
     return Row(
-        occurrence=claim.occurrence,
-        attempt=claim.attempt,
-        token=claim.token,
-        server=claim.server,
-        since=now,
-        start_by=now + claim.start_within,
-        keep_until=claim.keep_until,
-        cause=claim.cause,
+        claim.occurrence,
+        claim.attempt,
+        claim.token,
+        claim.server,
+        now,
+        start_by,
+        claim.keep_until,
+        claim.cause,
     )
 
 
@@ -303,16 +305,10 @@ def acquired(
         next_to_go = min(holders, key=lambda lease: lease.until)
         return Refusal(Refused.HELD, next_to_go.owner, next_to_go.until)
     taken = {lease.slot for lease in holders}
-    return Lease(
-        key=request.key,
-        token=request.token,
-        owner=request.owner,
-        since=now,
-        until=_later(now, request.ttl),
-        fence=0 if request.slots > 1 else max(fence_before + 1, microseconds(now)),
-        slot=next(slot for slot in range(request.slots) if slot not in taken),
-        note=request.note,
-    )
+    slot = next(slot for slot in range(request.slots) if slot not in taken)
+    fence = 0 if request.slots > 1 else max(fence_before + 1, microseconds(now))
+    until = _later(now, request.ttl)
+    return Lease(request.key, request.token, request.owner, now, until, fence, slot, request.note)
 
 
 def renewed(lease: Lease, holders: Sequence[Lease], now: datetime, ttl: timedelta) -> Lease | Refusal:

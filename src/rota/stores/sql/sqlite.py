@@ -18,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import unquote
 
-from rota.stores._sqlite_file import SQLiteFile
 from rota.stores.base import (
     FORGOTTEN_AFTER,
     LONGEST_LEASE,
@@ -53,6 +52,7 @@ from rota.stores.base import (
     renewed,
     settled,
 )
+from rota.stores.sql.sqlite_file import SQLiteFile
 
 SCHEMA_VERSION: Final = 1
 
