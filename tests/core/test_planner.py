@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota._core.due import worth_asking
 from rota._core.leases import Lease
-from rota._core.planner import COLLAPSE, Plan, next_due, plan, question, worth_asking
+from rota._core.planner import COLLAPSE, Plan, next_due, plan, question
 from rota._core.rows import Occurrence, Row, View, pause_key, pruned_mark
 from rota._core.runs import Outcome, SkipReason
 from rota._core.task import (
@@ -26,6 +27,7 @@ from rota._core.task import (
     Task,
 )
 from rota._core.triggers import Every, Once
+from rota._core.value import replace
 
 MIDNIGHT = datetime(2026, 6, 1, tzinfo=UTC)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -14,6 +13,7 @@ from rota._core.rows import Occurrence, Row
 from rota._core.runs import Result
 from rota._core.task import Command, Function, LeasePolicy, Task, Work
 from rota._core.triggers import Once
+from rota._core.value import replace
 from rota._engine.clock import Clock
 from rota._engine.executor import Executor
 from rota._engine.heartbeat import Held

@@ -1,1 +1,4 @@
-"""The pure core: what is due, what a tick decides, and the words for it; it reads no clock, socket, file or environment."""
+"""The pure core: what is due, what a tick decides, and the words for it.
+
+It reads no clock, socket, file or environment.
+"""

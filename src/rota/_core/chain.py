@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, ParamSpec, TypeVar
 
 from rota._core import words, work
 from rota._core.errors import DefinitionError
@@ -32,8 +31,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 
 
-@dataclass(frozen=True, slots=True)
-class Said(Generic[T]):
+class Said(NamedTuple, Generic[T]):
     """A fact, the verb that stated it and the line where it stands."""
 
     value: T
@@ -41,33 +39,56 @@ class Said(Generic[T]):
     place: str
 
 
-@dataclass(slots=True)
 class Facts:
     """Everything stated so far. What is None was left to its default; the lists add up.
 
-    Fields that a Task has as well carry its names.
+    Facts that a Task has as well carry its names.
     """
 
-    work: Said[Work] | None = None
-    name: Said[str] | None = None
-    description: Said[str] | None = None
-    former_name: Said[str] | None = None
-    timing: Said[Timing] | None = None
-    zone: Said[str] | None = None
-    days: Said[frozenset[int]] | None = None
-    starting: Said[date] | None = None
-    until: Said[date] | None = None
-    windows: list[Said[Window]] = field(default_factory=list)
-    filters: list[Said[Filter]] = field(default_factory=list)
-    environments: Said[frozenset[str]] | None = None
-    servers: Said[Servers] | None = None
-    overlap: Said[Overlap] | None = None
-    lease: Said[LeasePolicy] | None = None
-    crash: Said[Crash] | None = None
-    catch_up: Said[CatchUp] | None = None
-    grace: Said[timedelta] | None = None
-    time_limit: Said[timedelta] | None = None
-    output: Said[OutputPolicy] | None = None
+    __slots__ = (
+        "catch_up",
+        "crash",
+        "days",
+        "description",
+        "environments",
+        "filters",
+        "former_name",
+        "grace",
+        "lease",
+        "name",
+        "output",
+        "overlap",
+        "servers",
+        "starting",
+        "time_limit",
+        "timing",
+        "until",
+        "windows",
+        "work",
+        "zone",
+    )
+
+    def __init__(self) -> None:
+        self.work: Said[Work] | None = None
+        self.name: Said[str] | None = None
+        self.description: Said[str] | None = None
+        self.former_name: Said[str] | None = None
+        self.timing: Said[Timing] | None = None
+        self.zone: Said[str] | None = None
+        self.days: Said[frozenset[int]] | None = None
+        self.starting: Said[date] | None = None
+        self.until: Said[date] | None = None
+        self.windows: list[Said[Window]] = []
+        self.filters: list[Said[Filter]] = []
+        self.environments: Said[frozenset[str]] | None = None
+        self.servers: Said[Servers] | None = None
+        self.overlap: Said[Overlap] | None = None
+        self.lease: Said[LeasePolicy] | None = None
+        self.crash: Said[Crash] | None = None
+        self.catch_up: Said[CatchUp] | None = None
+        self.grace: Said[timedelta] | None = None
+        self.time_limit: Said[timedelta] | None = None
+        self.output: Said[OutputPolicy] | None = None
 
     def state(self, fact: str, said: Said[object]) -> None:
         """Add a fact; one that was stated already is refused, as the second would undo the first."""
@@ -88,7 +109,7 @@ class Facts:
     def within(self, group: Facts) -> Facts:
         """These facts, and those of the group where these leave something unsaid."""
         merged = Facts()
-        for name in _FACTS:
+        for name in Facts.__slots__:
             own, outer = getattr(self, name), getattr(group, name)
             setattr(merged, name, outer + own if isinstance(own, list) else own or outer)
         return merged
@@ -100,8 +121,6 @@ class Facts:
             return self.name.value
         return work.name_of(self.work.value) if self.work is not None else None
 
-
-_FACTS = tuple(each.name for each in fields(Facts))
 
 _BESIDES = {
     "timing": "cron() takes several lines; times that differ otherwise need a second task",
@@ -212,13 +231,15 @@ class Group:
         del self._book.open_groups[self._depth :]
 
 
-@dataclass(slots=True)
 class Book:
     """What a schedule has written down: its chains in order, and the groups that are open now."""
 
-    chains: list[Chain] = field(default_factory=list)
-    open_groups: list[Group] = field(default_factory=list)
-    closed: bool = False
+    __slots__ = ("chains", "closed", "open_groups")
+
+    def __init__(self) -> None:
+        self.chains: list[Chain] = []
+        self.open_groups: list[Group] = []
+        self.closed = False
 
     def begin(self, place: str) -> Chain:
         chain = Chain(self, place)

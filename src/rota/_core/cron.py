@@ -8,7 +8,6 @@ was parsed has at least one date in 400 years, so a search for one always ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Final
@@ -16,12 +15,13 @@ from typing import Final
 from rota._core import explain
 from rota._core.cron_syntax import ALL_MONTHS, BadField, DayRule, Parsed, length_of, read
 from rota._core.errors import DefinitionError
+from rota._core.value import replace, value
 
 _DAY: Final = 86_400
 _LAST_ORDINAL: Final = date.max.toordinal()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CronExpression:
     """One cron line. Equal if written alike; the masks have bit n set where value n matches.
 
@@ -31,14 +31,23 @@ class CronExpression:
     """
 
     text: str
-    second: int = field(compare=False, repr=False)
-    minute: int = field(compare=False, repr=False)
-    hour: int = field(compare=False, repr=False)
-    month: int = field(compare=False, repr=False)
-    days: DayRule = field(compare=False, repr=False)
-    fixed: bool = field(compare=False, repr=False)
-    has_seconds: bool = field(compare=False, repr=False)
-    warnings: tuple[str, ...] = field(compare=False, repr=False, default=())
+    second: int
+    minute: int
+    hour: int
+    month: int
+    days: DayRule
+    fixed: bool
+    has_seconds: bool
+    warnings: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CronExpression) and self.text == other.text and self.days == other.days
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"CronExpression({self.text!r})"
 
     @classmethod
     def parse(cls, text: str) -> CronExpression:

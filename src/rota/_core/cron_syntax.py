@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn
+
+from rota._core.value import value
 
 _LENGTHS: Final = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _WEEKDAY_MASKS: Final = tuple(
@@ -44,7 +45,7 @@ _MONTHS: Final = {name[:3].upper(): month for month, name in enumerate(MONTH_NAM
 _WEEKDAYS: Final = {name[:3].upper(): day for day, name in enumerate(WEEKDAY_NAMES)}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@value
 class Field:
     """One of the six places of a line: its values, and the words to tell of it."""
 
@@ -54,6 +55,10 @@ class Field:
     plural: str
     period: str
     names: dict[str, int]
+
+    # There are six of them, told apart by which they are.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @property
     def allowed(self) -> str:
@@ -69,7 +74,7 @@ _MONTH: Final = Field("month", 1, 12, "months", "year", _MONTHS)
 DAY_OF_WEEK: Final = Field("day of week", 0, 7, "weekdays", "week", _WEEKDAYS)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DayRule:
     """Which days of a month match, for each of the 28 kinds of month.
 
@@ -239,8 +244,8 @@ def _mask(kind: Field, text: str) -> tuple[int, tuple[str, ...]]:
                     f"{item} restarts each {kind.period}: "
                     f"{kind.plural} {shown}, not every {step} {kind.plural}"
                 )
-        for value in values:
-            mask |= 1 << value
+        for number in values:
+            mask |= 1 << number
     return mask, tuple(notes)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from itertools import compress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rota._core import zones
 from rota._core.cron import CronExpression
@@ -22,10 +22,30 @@ from rota._core.cron_syntax import ALL_MONTHS, DayRule, length_of
 from rota._core.triggers import Cron, Every, Restricted, Trigger
 from rota._core.zones import DAY
 
+if TYPE_CHECKING:
+    from rota._core.task import Task
+
+FORESIGHT: Final = timedelta(seconds=90)
+"""How far ahead a one-shot tick looks before it opens the store: an estimate may be off by this much."""
+
 _LONGEST: Final = timedelta(hours=4)
 """A longer window is cheaper trigger by trigger than minute by minute."""
 
 _AS_NUMBERS: Final = bytes(1 if byte == ord("1") else 0 for byte in range(256))
+
+
+def worth_asking(tasks: Iterable[Task], now: datetime) -> bool:
+    """Whether a one-shot tick at the estimated instant `now` must open the store at all.
+
+    It must where something may be due, with room for an estimate that is a little off, and wherever
+    an occurrence may wait or be retried, since that shows in the store only.
+    """
+    windows: dict[timedelta, list[Trigger]] = {}
+    for task in tasks:
+        if task.may_wait() or task.attempts > 1:
+            return True
+        windows.setdefault(task.look_back, []).append(task.trigger)
+    return any(due_between(group, now - back, now + FORESIGHT) for back, group in windows.items())
 
 
 def due_between(triggers: Sequence[Trigger], after: datetime, upto: datetime) -> list[int]:

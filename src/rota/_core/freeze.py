@@ -177,7 +177,7 @@ def _trigger(facts: Facts, zone: str) -> Trigger:
         starting=starting,
         until=until,
     )
-    _check_ever_due(restricted, facts, starting, until)
+    _check_ever_due(restricted, facts)
     return restricted
 
 
@@ -190,19 +190,17 @@ def _instant(said: Said[date] | None, zone: str, *, end_of_day: bool) -> datetim
         raise error.located(task=None, source=said.place) from error.__cause__
 
 
-def _check_ever_due(
-    trigger: Trigger, facts: Facts, starting: datetime | None, until: datetime | None
-) -> None:
+def _check_ever_due(trigger: Restricted, facts: Facts) -> None:
     """Refuse a task that no instant satisfies.
 
     The search begins where the task does. One that has only an end is searched backwards from it,
     since a task whose time is over is finished, not wrong.
     """
-    inner = _unrestricted(trigger)
-    if starting is not None:
-        due = trigger.next(starting - _MOMENT)
-    elif until is not None:
-        due = trigger.previous(until + _MOMENT)
+    inner = trigger.trigger
+    if trigger.starting is not None:
+        due = trigger.next(trigger.starting - _MOMENT)
+    elif trigger.until is not None:
+        due = trigger.previous(trigger.until + _MOMENT)
     elif isinstance(inner, Once):
         due = trigger.next(min(inner.instants) - _MOMENT)
     else:
@@ -215,24 +213,16 @@ def _check_ever_due(
             "this task would never be due",
             argument=facts.timing.verb,
             found=inner.describe(),
-            allowed=f"times that {said} leave{'s' if ', ' not in said else ''} open"
-            if said
-            else "a date that exists",
+            allowed=f"times left open by {said}",
             source=facts.timing.place,
         )
 
 
-def _unrestricted(trigger: Trigger) -> Trigger:
-    return trigger.trigger if isinstance(trigger, Restricted) else trigger
-
-
 def _warnings(facts: Facts, task: Task) -> Iterator[str]:
     assert facts.timing is not None
-    trigger = _unrestricted(task.trigger)
-    for warning in (
-        *facts.timing.value.warnings,
-        *(trigger.warnings if isinstance(trigger, Cron | Every) else ()),
-    ):
+    trigger = task.trigger.trigger if isinstance(task.trigger, Restricted) else task.trigger
+    remarks = trigger.warnings if isinstance(trigger, Cron | Every) else ()
+    for warning in facts.timing.value.warnings + remarks:
         yield f"task {task.name!r}, {facts.timing.place}: {warning}"
 
 

@@ -15,9 +15,10 @@ somebody else's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
+
+from rota._core.value import replace, value
 
 LONGEST_LEASE: Final = timedelta(minutes=5)
 """No lease is longer, so after this long nobody acts on a lease that a store has forgotten."""
@@ -31,7 +32,7 @@ EVERYTHING: Final = "*"
 """The task name in the key of a pause that holds for the whole schedule."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Request:
     """A wish for a lease.
 
@@ -51,7 +52,7 @@ class Request:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lease:
     """A right to `key` from `since` until `until` by the store's clock.
 
@@ -70,7 +71,7 @@ class Lease:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Trust:
     """Until when, on our boot-time clock in seconds, we may act on a lease."""
 

@@ -5,11 +5,11 @@ Where two sets meet is computed, not searched for, so that the answer `never` co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from rota._core.cron import CronExpression
+from rota._core.value import value
 from rota._core.zones import DAY, WallPattern
 
 MINUTES: Final = 1440
@@ -18,7 +18,7 @@ MINUTES: Final = 1440
 _WEEK: Final = 7 * DAY
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Grid:
     """The wall times phase + k * period; one of whole days or more is a fixed time."""
 
@@ -33,7 +33,7 @@ class Grid:
         return wall - (wall - self.phase) % self.period
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Opening:
     """The open minutes of a week as bits from Sunday 00:00; as a pattern, every second of them."""
 
@@ -64,7 +64,7 @@ class Opening:
         return wall - wall % 60 - behind * 60 + 59 if behind else wall
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenPattern:
     """The times of a pattern at which it is open, where every date of the pattern has an open minute."""
 
@@ -87,7 +87,7 @@ class OpenPattern:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenGrid:
     """The times of a grid at which it is open, by arithmetic: a period of 1441 minutes meets an
     opening of one minute once in four years."""

@@ -8,15 +8,14 @@ however old; those still inside their window may be started, the others get thei
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from rota._core.due import due_between
 from rota._core.rows import End, Look, Occurrence, Row, View, pruned_mark
 from rota._core.runs import Outcome, SkipReason
 from rota._core.task import CatchUpKind, Task
+from rota._core.value import NOTHING, value
 
 AHEAD: Final = timedelta(milliseconds=50)
 """How far past the store's now a plan goes: a server that wakes a little early asks, and is told "early"."""
@@ -24,14 +23,11 @@ AHEAD: Final = timedelta(milliseconds=50)
 COLLAPSE: Final = 100
 """More missed occurrences in a row than this are written as one row."""
 
-FORESIGHT: Final = timedelta(seconds=90)
-"""How far ahead a one-shot tick looks before it opens the store: an estimate may be off by this much."""
-
 FURTHEST: Final = 100_000
 """How many undecided occurrences of one task a tick goes through; the next tick goes on from there."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Start:
     """An occurrence to start. `older` are the ends to write for those it stands for, once it is won."""
 
@@ -49,7 +45,7 @@ class Start:
         return self.task.may_wait(self.attempt)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NotYet:
     """An occurrence that is due and is neither started nor decided in this tick, and why."""
 
@@ -57,7 +53,7 @@ class NotYet:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Plan:
     """The decision of one tick, made at `now` for everything due up to `upto`.
 
@@ -69,8 +65,8 @@ class Plan:
     upto: datetime
     starts: tuple[Start, ...] = ()
     ends: tuple[End, ...] = ()
-    first: Mapping[str, datetime] = field(default_factory=dict)
-    marks: Mapping[str, datetime] = field(default_factory=dict)
+    first: Mapping[str, datetime] = NOTHING
+    marks: Mapping[str, datetime] = NOTHING
     not_yet: tuple[NotYet, ...] = ()
     first_seen: tuple[Task, ...] = ()
     quiet_until: datetime | None = None
@@ -144,20 +140,20 @@ def lost(view: View, server: str) -> Iterator[End]:
             )
 
 
-@dataclass(slots=True)
 class _Part:
     """The part of a plan that one task makes up."""
 
-    task: Task
-    starts: list[Start]
-    ends: list[End]
-    not_yet: list[NotYet]
-    first: datetime | None = None
-    mark: datetime | None = None
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.starts: list[Start] = []
+        self.ends: list[End] = []
+        self.not_yet: list[NotYet] = []
+        self.first: datetime | None = None
+        self.mark: datetime | None = None
 
     @classmethod
     def of(cls, task: Task, view: View, upto: datetime, rows: Sequence[Row], server: str) -> _Part:
-        part = cls(task, [], [], [])
+        part = cls(task)
         now = view.now
         mark = view.marks.get(task.mark_key)
         if mark is None:
@@ -295,26 +291,6 @@ def next_due(tasks: Iterable[Task], after: datetime) -> datetime | None:
         if due is not None and (soonest is None or due < soonest):
             soonest = due
     return soonest
-
-
-def worth_asking(tasks: Sequence[Task], now: datetime) -> bool:
-    """Whether a one-shot tick at the estimated instant `now` must open the store at all.
-
-    It must where something may be due, with room for an estimate that is a little off, and wherever
-    an occurrence may wait or be retried, since that shows in the store only.
-    """
-    windows: dict[timedelta, list[Task]] = {}
-    for task in tasks:
-        if task.may_wait() or task.attempts > 1:
-            return True
-        windows.setdefault(task.look_back, []).append(task)
-    for look_back, group in windows.items():
-        try:
-            if due_between([task.trigger for task in group], now - look_back, now + FORESIGHT):
-                return True
-        except Exception:  # a broken trigger is told by `plan`
-            return True
-    return False
 
 
 def _too_old(task: Task, due: datetime, view: View) -> bool:

@@ -7,7 +7,6 @@ its one end is settled, then final for ever. All instants are aware, in UTC, to 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -15,6 +14,7 @@ from typing import Generic, TypeVar
 from rota._core.leases import EVERYTHING, PAUSE_PREFIX, Lease
 from rota._core.runs import Outcome, SkipReason
 from rota._core.task import Occurrence as Occurrence
+from rota._core.value import NOTHING, value
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -29,7 +29,7 @@ class Cause(StrEnum):
     MANUAL = "manual"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Claim:
     """A wish for the right to start an occurrence.
 
@@ -49,7 +49,7 @@ class Claim:
     cause: Cause = Cause.SCHEDULE
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class End:
     """The end of an attempt: how it went, or why it was not started.
 
@@ -76,7 +76,7 @@ class End:
             raise ValueError(f"a skip has a reason and nothing else has: {self.outcome}, {self.reason}")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Row:
     """What stands on the sheet for one attempt. `outcome` is None while it is open.
 
@@ -119,7 +119,7 @@ class Refused(StrEnum):
     STORE_LOST = "store_lost"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refusal:
     """A no, which is an answer and not an error. `by` (an owner, for people) and `until` where known."""
 
@@ -128,7 +128,7 @@ class Refusal:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer(Generic[T_co]):
     """The answers to a list, item by item in its order, all decided at the store's instant `now`."""
 
@@ -136,7 +136,7 @@ class Answer(Generic[T_co]):
     items: Sequence[T_co]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Look:
     """The question of a tick: the marks of these tasks, and what stands after them.
 
@@ -148,9 +148,11 @@ class Look:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class View:
-    """What a tick knows: all of it read at or before `now`, the rows before the leases.
+    """What a tick knows: the rows, read no later than the leases, and the leases unexpired at `now`.
+
+    A store that reads its clock before its tables may show what was written a moment after `now`.
 
     `marks` holds the marks asked for and `pruned:<task>` of each asked task, where they exist.
     `rows` are those after the marks, and every open row of the application. On a volatile store
@@ -158,7 +160,7 @@ class View:
     """
 
     now: datetime
-    marks: Mapping[str, datetime] = field(default_factory=dict)
+    marks: Mapping[str, datetime] = NOTHING
     rows: Sequence[Row] = ()
     leases: Sequence[Lease] = ()
     epoch: datetime | None = None
@@ -182,7 +184,7 @@ class View:
         return pauses.get(EVERYTHING) or pauses.get(task)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RowQuery:
     """Which rows of the history: newest first, at most `limit`, of these tasks (all if empty),
     due at or after `since`, ended as `outcome`; `open_only` shows what is running."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
+from rota._core.value import value
 
 
 class Outcome(StrEnum):
@@ -40,7 +41,7 @@ class SkipReason(StrEnum):
         return self in (SkipReason.COALESCED, SkipReason.MISSED, SkipReason.STORE_LOST)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Result:
     """How the body of a run went: what it printed, how long it took, and one sentence for people."""
 

@@ -8,20 +8,22 @@ a careful operator would choose.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from hashlib import blake2b
 
 from rota._core.triggers import Trigger
+from rota._core.value import NOTHING, replace, value
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@value
 class Occurrence:
     """One task at one due instant. `task` is the task's key, `due` an aware instant in UTC."""
 
     task: str
     due: datetime
+
+    def __lt__(self, other: Occurrence) -> bool:
+        return (self.task, self.due) < (other.task, other.due)
 
     @property
     def key(self) -> str:
@@ -36,13 +38,13 @@ class Occurrence:
 # -- the work
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Function:
     """A callable or a coroutine function, called with `args` and `kwargs` in this process."""
 
     call: Callable[..., object]
     args: tuple[object, ...] = ()
-    kwargs: Mapping[str, object] = field(default_factory=dict)
+    kwargs: Mapping[str, object] = NOTHING
 
     def describe(self) -> str:
         call = self.call
@@ -50,19 +52,19 @@ class Function:
         return f"{getattr(call, '__module__', None) or type(call).__module__}.{name}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Command:
     """A program: a text for /bin/sh, or a list of arguments that no shell sees."""
 
     line: str | tuple[str, ...]
     cwd: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = NOTHING
 
     def describe(self) -> str:
         return self.line if isinstance(self.line, str) else " ".join(self.line)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Module:
     """A Python module run by this interpreter, as `python -m name args` would."""
 
@@ -93,7 +95,7 @@ class OverlapKind(StrEnum):
     CANCEL_PREVIOUS = "cancel_previous"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Overlap:
     """What happens when an occurrence is due while an earlier run goes on.
 
@@ -107,7 +109,7 @@ class Overlap:
     wait: timedelta = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeasePolicy:
     """How long a right to run lasts without being renewed: what a killed holder can block at most."""
 
@@ -120,7 +122,7 @@ class CrashKind(StrEnum):
     RETRY = "retry"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Crash:
     """What is owed for a run that was lost: nothing (at most once), or further attempts."""
 
@@ -135,7 +137,7 @@ class CatchUpKind(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CatchUp:
     """Which occurrences are still started after a time when no server could: those within the window."""
 
@@ -144,7 +146,7 @@ class CatchUp:
     most: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Retry:
     """Further tries within one run when its body fails."""
 
@@ -152,7 +154,7 @@ class Retry:
     wait: timedelta = timedelta(0)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Filter:
     """A condition that the winner of an occurrence judges just before it starts: `when` or `skip`."""
 
@@ -168,7 +170,7 @@ class Filter:
         return f"{self.name}({shown})"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OutputPolicy:
     """Where a run's output goes besides its row: a file, our own standard output, or neither."""
 
@@ -176,7 +178,7 @@ class OutputPolicy:
     echo: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Task:
     """A named unit: what to run, when, under which policies.
 
@@ -226,6 +228,8 @@ class Task:
 
         Windows and policies are no part of it, so that editing one leaves nothing undecided behind.
         """
+        from hashlib import blake2b  # it loads OpenSSL, and a tick that has nothing to do needs it not
+
         digest = blake2b(self.trigger.identity.encode(), digest_size=6).hexdigest()
         return f"mark:{self.key}:{digest}"
 

@@ -7,9 +7,8 @@ The zone may be stated after the time, so a timing waits for it: `daily("02:00")
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from rota._core import words
 from rota._core.cron import CronExpression
@@ -21,8 +20,7 @@ SHORTEST_PERIOD: Final = timedelta(seconds=1)
 _QUARTERS: Final = "1,4,7,10"
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """When a task is due, but for the zone; and what a careful reader would remark on the verb."""
 
     within: Callable[[str], Trigger]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, Protocol
@@ -18,6 +17,7 @@ from rota._core import zones
 from rota._core.cron import CronExpression
 from rota._core.errors import DefinitionError
 from rota._core.patterns import Grid
+from rota._core.value import derived, value
 from rota._core.windows import Restricted, Window, in_zone, parse_time
 from rota._core.zones import DAY, WallPattern
 
@@ -55,7 +55,7 @@ def occurrences(trigger: Trigger, after: datetime, upto: datetime) -> Iterator[d
         found = trigger.next(found)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cron:
     """One or several cron lines in one zone. Several lines are a union: each instant comes once."""
 
@@ -110,7 +110,7 @@ def _parsed(texts: tuple[str, ...], zone: str) -> Cron:
     return Cron(tuple(CronExpression.parse(text) for text in texts), zone)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Every:
     """Every `period`, aligned to the wall clock of the zone, or counted from an anchor.
 
@@ -121,12 +121,12 @@ class Every:
     """
 
     period: timedelta
-    zone: str = field(default="UTC", kw_only=True)
-    offset: timedelta = field(default=timedelta(0), kw_only=True)
-    anchor: datetime | None = field(default=None, kw_only=True)
-    _grid: Grid | None = field(init=False, repr=False, compare=False)
-    _step: timedelta = field(init=False, repr=False, compare=False)
-    _start: datetime = field(init=False, repr=False, compare=False)
+    zone: str = "UTC"
+    offset: timedelta = timedelta(0)
+    anchor: datetime | None = None
+    _grid: Grid | None = derived()
+    _step: timedelta = derived()
+    _start: datetime = derived()
 
     def __post_init__(self) -> None:
         zones.zone(self.zone)
@@ -153,8 +153,8 @@ class Every:
             grid, start = None, _EPOCH + timedelta(seconds=base)
         else:
             grid, start = Grid(period, phase % period, period >= DAY), _EPOCH
-        for name, value in ("_grid", grid), ("_step", self.period), ("_start", start):
-            object.__setattr__(self, name, value)
+        for name, found in ("_grid", grid), ("_step", self.period), ("_start", start):
+            object.__setattr__(self, name, found)
 
     @property
     def identity(self) -> str:
@@ -230,7 +230,7 @@ def _span(span: timedelta) -> str:
     return " ".join(f"{count} {unit}{'s' if count > 1 else ''}" for count, unit in parts)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Once:
     """These instants, and no others."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ from rota._core import zones
 from rota._core.cron_syntax import WEEKDAY_NAMES, listed
 from rota._core.errors import DefinitionError
 from rota._core.patterns import MINUTES, Opening, meeting
+from rota._core.value import derived, value
 from rota._core.zones import DAY, WallPattern
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def parse_time(text: str) -> int:
     return minute
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Window:
     """The whole minutes of the day from `start` to `end`, both included; over midnight if start is later.
 
@@ -113,7 +113,7 @@ def _opening(windows: tuple[Window, ...], days: frozenset[int] | None) -> Openin
     return Opening(sum(minutes << day * MINUTES for day in (range(7) if days is None else days)))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Restricted:
     """The occurrences of a trigger that are open: in all windows, on one of the days (0 is Sunday),
     from `starting` to `until`, both included.
@@ -129,7 +129,7 @@ class Restricted:
     days: frozenset[int] | None = None
     starting: datetime | None = None
     until: datetime | None = None
-    _opening: Opening = field(init=False, repr=False, compare=False)
+    _opening: Opening = derived()
 
     def __post_init__(self) -> None:
         zones.zone(self.zone)

@@ -211,6 +211,13 @@ def instant(moment: date, zone: tzinfo, argument: str, *, end_of_day: bool = Fal
     A wall-clock time that the zone skips or repeats is refused: for something that happens once
     there is no next day that would put a wrong guess right.
     """
+    if not 2 <= moment.year <= 9998:
+        raise DefinitionError(
+            "this is too far away",
+            argument=argument,
+            found=str(moment),
+            allowed="a time in the years 2 to 9998",
+        )
     if not isinstance(moment, datetime):
         day = moment + timedelta(days=1) if end_of_day else moment
         first = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)

@@ -15,7 +15,6 @@ from rota._core.words import text
 _TAKES_MORE: Final = 0x04
 _TAKES_MORE_NAMED: Final = 0x08
 _GENERATOR: Final = 0x20
-_COROUTINE: Final = 0x80
 _ASYNC_GENERATOR: Final = 0x200
 
 
@@ -36,7 +35,7 @@ def function(call: Callable[..., object], args: tuple[object, ...], kwargs: Mapp
             found=call,
             allowed="a function, a coroutine function or another callable",
         )
-    if (problem := _misfit(call, args, kwargs)) is not None:
+    if (problem := _misfit(call, args, {**kwargs, **dict.fromkeys(asks_for_its_run(call))})) is not None:
         raise DefinitionError(
             problem,
             argument="function",
@@ -108,8 +107,8 @@ def condition(name: str, value: Callable[[], object] | object, *, wanted: bool) 
     hint = None
     if isinstance(value, str):
         hint = 'every text but the empty one is true, even "false" and "0": compare it'
-    elif callable(value) and _flags(value) & (_COROUTINE | _ASYNC_GENERATOR | _GENERATOR):
-        hint = "calling it gives a coroutine or a generator, which is always true"
+    elif callable(value) and _flags(value) & (_ASYNC_GENERATOR | _GENERATOR):
+        hint = "calling it gives a generator, which is always true"
     elif callable(value) and (problem := _misfit(value, (), {})) is not None:
         hint = problem
     if hint is not None:
@@ -117,10 +116,23 @@ def condition(name: str, value: Callable[[], object] | object, *, wanted: bool) 
             "this is not a condition",
             argument="condition",
             found=value,
-            allowed="a function without parameters, or a value that is true or false",
+            allowed="a function or coroutine function without parameters, or a value that is true or false",
             hint=hint,
         )
     return Filter(name, value, wanted)
+
+
+def asks_for_its_run(call: object) -> tuple[str, ...]:
+    """The parameters that are annotated with `Run`: each is given the run when it is called."""
+    function = call if isinstance(call, FunctionType | MethodType) else getattr(type(call), "__call__", None)  # noqa: B004  # not a test of callability
+    hints = getattr(function, "__annotations__", {})
+    return tuple(name for name, hint in hints.items() if name != "return" and _is_run(hint))
+
+
+def _is_run(hint: object) -> bool:
+    if isinstance(hint, str):
+        return hint in ("Run", "rota.Run")
+    return getattr(hint, "__qualname__", "") == "Run" and getattr(hint, "__module__", "").startswith("rota.")
 
 
 def name_of(work: Work) -> str | None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo, available_timezones
@@ -80,6 +79,8 @@ def zone(name: str) -> tzinfo:
     text = str(name)
     same = [known for known in sorted(names) if known.lower() == text.lower()]
     tails = [known for known in sorted(names) if known.lower().endswith("/" + text.lower().replace(" ", "_"))]
+    from difflib import get_close_matches  # only an error needs it
+
     near = same or tails or get_close_matches(text, sorted(names), n=3, cutoff=0.6)
     raise DefinitionError(
         f"there is no time zone {name!r}",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from rota._core.leases import Lease
 from rota._core.planner import Start
 from rota._core.rows import End, Row
 from rota._core.runs import Outcome, Result, SkipReason
+from rota._core.value import value
 from rota._engine import events as told
 from rota._engine.asking import Asking
 from rota._engine.clock import Clock
@@ -24,7 +24,7 @@ from rota._engine.heartbeat import Heartbeat
 from rota._engine.run import Run
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Won:
     """A claim that is ours: its open row, and until when by our boot-time clock the body may begin."""
 

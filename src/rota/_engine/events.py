@@ -7,15 +7,15 @@ becomes an event itself, told to the others; the engine goes on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rota._core.planner import NotYet
 from rota._core.rows import Occurrence, Row
 from rota._core.runs import Result
+from rota._core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FirstSeen:
     """Tasks that the store had not heard of: they start with the next instant at which each is due."""
 
@@ -23,7 +23,7 @@ class FirstSeen:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Started:
     """A run has begun."""
 
@@ -33,7 +33,7 @@ class Started:
     late: timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ended:
     """A run has ended; `row` is what stands for it, None if the store forgot it or could not be told.
 
@@ -46,28 +46,28 @@ class Ended:
     row: Row | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Skipped:
     """This server decided an occurrence without starting it, and says why."""
 
     row: Row
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FoundLost:
     """This server found a run whose holder is gone."""
 
     row: Row
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Waits:
     """An occurrence is due and stays so for now."""
 
     not_yet: NotYet
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaseEnded:
     """Trust in a lease has ended while its run goes on: the run is told and stopped."""
 
@@ -75,7 +75,7 @@ class LeaseEnded:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StoreTrouble:
     """A store call ended without an answer; nothing is known of what it did."""
 
@@ -83,7 +83,7 @@ class StoreTrouble:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListenerFailed:
     """A listener raised. It will be called again for the next event."""
 

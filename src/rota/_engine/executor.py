@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from rota._core.runs import Outcome, Result
 from rota._core.task import Command, Filter, Function, Module, Task
+from rota._core.work import asks_for_its_run
 from rota._engine import output as outputs
 from rota._engine.clock import Clock
 from rota._engine.output import Output
@@ -166,7 +167,9 @@ class Executor:
             watch.daemon = True
             watch.start()
         try:
-            value = work.call(*work.args, **{**work.kwargs, **_asked_for(work, run)})
+            value = work.call(
+                *work.args, **{**dict.fromkeys(asks_for_its_run(work.call), run), **work.kwargs}
+            )
             if hasattr(value, "__await__"):
                 value = self._await(run, cast("Coroutine[Any, Any, object]", value))
         except SystemExit as error:
@@ -248,17 +251,6 @@ class _Stopped(Exception):
     def __init__(self, outcome: Outcome, detail: str) -> None:
         super().__init__(detail)
         self.outcome, self.detail = outcome, detail
-
-
-def _asked_for(work: Function, run: Run) -> dict[str, Run]:
-    """The run, for each parameter that is annotated with it."""
-    call = work.call if hasattr(work.call, "__annotations__") else type(work.call).__call__
-    hints = getattr(call, "__annotations__", {})
-    return {
-        name: run
-        for name, hint in hints.items()
-        if name != "return" and (hint is Run or hint in ("Run", "rota.Run")) and name not in work.kwargs
-    }
 
 
 def _exited(error: SystemExit, output: Output) -> tuple[Outcome, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, TextIO
@@ -149,10 +150,12 @@ def belongs_to(output: Output) -> None:
 
 
 def _pass_on(text: str) -> None:
+    """Nobody reading our standard output any more is no trouble of the run: its row keeps what it printed."""
     stream = _streams.get("stdout", sys.stdout)
-    try:
-        stream.write(text)
-    except UnicodeEncodeError:
-        encoding = stream.encoding or "ascii"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    stream.flush()
+    with suppress(OSError):
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            encoding = stream.encoding or "ascii"
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()

@@ -22,14 +22,16 @@ class Process:
     def __init__(self, run: Run, work: Command | Module, output: Output) -> None:
         if isinstance(work, Module):
             work = Command((sys.executable, "-m", work.name, *work.args))
+        line = work.line
         self._process = subprocess.Popen(
-            work.line,
-            shell=isinstance(work.line, str),
+            _utf8(line) if isinstance(line, str) else [_utf8(word) for word in line],
+            shell=isinstance(line, str),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            cwd=work.cwd,
-            env={**os.environ, **_variables(run), **work.env},
+            cwd=None if work.cwd is None else _utf8(work.cwd),
+            env=os.environb
+            | {_utf8(name): _utf8(text) for name, text in {**_variables(run), **work.env}.items()},
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, args=(output,), name="rota-output", daemon=True)
@@ -69,6 +71,11 @@ class Process:
             while chunk := os.read(stream.fileno(), 65536):
                 output.write(decoder.decode(chunk))
         output.write(decoder.decode(b"", final=True))
+
+
+def _utf8(text: str) -> bytes:
+    """Always UTF-8: under the bare locale that cron gives, Python would refuse an umlaut."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _variables(run: Run) -> dict[str, str]:

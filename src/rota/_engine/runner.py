@@ -13,7 +13,6 @@ only while it trusts that lease. The order of the steps is the safety of the who
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from secrets import token_hex
 from typing import Final
@@ -23,6 +22,7 @@ from rota._core.planner import NotYet, Plan, Start, next_due, plan, question
 from rota._core.rows import Cause, Claim, End, Refusal, Refused, Row, RowQuery, View
 from rota._core.runs import Outcome, SkipReason
 from rota._core.task import Filter, Task
+from rota._core.value import value
 from rota._engine import events as told
 from rota._engine.asking import TRIES, Asking
 from rota._engine.carrier import Carrier, Won
@@ -44,7 +44,7 @@ def new_token() -> str:
     return token_hex(16)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tick:
     """What one tick did. `plan` is None if the store gave no answer; `left` more are due than had room."""
 
@@ -73,6 +73,7 @@ class Runner:
         self._executor, self._events = executor, events
         self._asking = Asking(store, clock, events)
         self.carrier = Carrier(self._asking, clock, executor, heartbeat, events)
+        self._draining = False
 
     # -- the tick
 
@@ -117,9 +118,10 @@ class Runner:
 
     def _affordable(self, decided: Plan) -> tuple[Sequence[Start], int]:
         """The starts there is room for. The others stay due, for this server later or another now."""
-        room = max(0, self._executor.free())
+        room = 0 if self._draining else max(0, self._executor.free())
+        why = "this server is stopping" if self._draining else "this server runs as much as it may"
         for start in decided.starts[room:]:
-            self._events.tell(told.Waits(NotYet(start.occurrence, "this server runs as much as it may")))
+            self._events.tell(told.Waits(NotYet(start.occurrence, why)))
         return decided.starts[:room], len(decided.starts[room:])
 
     # -- claims and leases
@@ -310,12 +312,20 @@ class Runner:
                 return first.plan is not None
             a_run_ended = self._clock.wait(changed, wait)
             changed.clear()
+            if self._draining:
+                self.carrier.finish()
+                return first.plan is not None
             if (
                 not a_run_ended
                 or tick.left
                 or any(task.may_wait() or task.attempts > 1 for task in self.tasks)
             ):
                 tick = self.tick()
+
+    def drain(self) -> None:
+        """Start nothing more, and let `run` return when what goes on has ended. From any thread."""
+        self._draining = True
+        self.carrier.changed.set()
 
 
 def _paused(won: Won, view: View) -> End | None:

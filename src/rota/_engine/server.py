@@ -10,25 +10,21 @@ released, the heartbeat stops, the store is closed.
 from __future__ import annotations
 
 import os
-import socket
 import threading
-from datetime import datetime, timedelta
-from types import TracebackType
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from rota._core.planner import worth_asking
+from rota._core.due import worth_asking
 from rota._engine import state
-from rota._engine.asking import Asking
 from rota._engine.clock import Clock
-from rota._engine.events import Events, Listener
-from rota._engine.executor import Executor
-from rota._engine.heartbeat import Heartbeat
-from rota._engine.runner import Runner
-from rota.stores import open_store
-from rota.stores.base import Store
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from rota._core.schedule import Schedule
+    from rota._engine.events import Listener
+    from rota.stores.base import Store
 
 HISTORY: Final = timedelta(days=30)
 """How long final rows are kept at least; what is still needed for deciding is kept longer."""
@@ -43,7 +39,7 @@ def environment() -> str:
 
 def server_name() -> str:
     """Who this server is, for people and for tasks of every server: ROTA_SERVER, else the host name."""
-    return os.environ.get("ROTA_SERVER") or socket.gethostname()
+    return os.environ.get("ROTA_SERVER") or os.uname().nodename
 
 
 def namespace_of(schedule: Schedule) -> str:
@@ -55,11 +51,11 @@ def store_url(schedule: Schedule) -> str:
     """The store of a schedule: its own argument, else ROTA_STORE, else SQLite in this user's state folder."""
     if isinstance(schedule.store, str):
         return schedule.store
-    url = os.environ.get("ROTA_STORE")
-    if url:
-        return url
-    name = "".join(char if char.isalnum() or char in "-_" else "_" for char in schedule.name)
-    return f"sqlite:///{state.folder() / name}.sqlite3"
+    return os.environ.get("ROTA_STORE") or _default_url(schedule)
+
+
+def _default_url(schedule: Schedule) -> str:
+    return f"sqlite:///{os.path.join(state.folder(), state.safe(schedule.name))}.sqlite3"
 
 
 class Server:
@@ -73,8 +69,7 @@ class Server:
         self._file = state.file_for(self.namespace, self.url)
         self._state = state.load(self._file)
         self.clock = Clock(self._state.offset if self._state else None)
-        self.events = Events(*listeners)
-        self._most = most
+        self._listeners, self._most = listeners, most
         self.tasks = tuple(task.on(self.name) for task in schedule.tasks if task.runs_in(self.environment))
 
     def is_anything_due(self) -> bool:
@@ -83,7 +78,15 @@ class Server:
         return not fresh or worth_asking(self.tasks, self.clock.estimate())
 
     def __enter__(self) -> Server:
+        # Most one-shot ticks find nothing due and never come here, so the engine is loaded here.
+        from rota._engine.asking import Asking
+        from rota._engine.events import Events
+        from rota._engine.executor import Executor
+        from rota._engine.heartbeat import Heartbeat
+        from rota._engine.runner import Runner
+
         self.store = self._open()
+        self.events = Events(*self._listeners)
         asking = Asking(self.store, self.clock, self.events)
         self.executor = Executor(self.clock, most=self._most)
         self.heartbeat = Heartbeat(self.store, self.clock, told=asking.tell_trouble)
@@ -113,8 +116,14 @@ class Server:
         self.store.close()
 
     def _open(self) -> Store:
+        from rota.stores import open_store
+        from rota.stores.base import Store
+
         given = self.schedule.store
         if given is None or isinstance(given, str):
+            if self.url == _default_url(self.schedule):
+                with suppress(OSError):  # the store says what is wrong with its folder
+                    os.makedirs(state.folder(), mode=0o700, exist_ok=True)
             return open_store(self.url, namespace=self.namespace)
         assert isinstance(given, Store)
         return given
@@ -122,8 +131,8 @@ class Server:
     def _remember(self) -> None:
         """Leave the offset for the next one-shot tick, and now and then prune the history."""
         now = self.clock.wall()
-        pruned_at = self._state.pruned_at if self._state else datetime.min.replace(tzinfo=now.tzinfo)
-        if now - pruned_at > PRUNE_EVERY or pruned_at > now:
+        pruned_at = self._state.pruned_at if self._state else None
+        if pruned_at is None or not timedelta(0) <= now - pruned_at < PRUNE_EVERY:
             self.store.prune(self.clock.estimate() - HISTORY)
             pruned_at = now
         state.save(self._file, state.State(now, self.clock.offset, pruned_at))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from rota._core.leases import PAUSE_PREFIX, Lease
 from rota._core.planner import question
 from rota._core.rows import Row, RowQuery
 from rota._core.task import Task
+from rota._core.value import value
 from rota.stores.base import Store
 
 _RECENT = 20
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TaskState:
     """One task as it stands: when it is due next, how its last run ended, what goes on."""
 
@@ -26,7 +26,7 @@ class TaskState:
     pause: Lease | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Snapshot:
     """The schedule at the store's instant `now`. `leases` are those in force, pauses left out."""
 

@@ -1,25 +1,26 @@
 """The small file in which one-shot ticks leave each other what they learnt: the offset to the store's clock.
 
 It saves opening the store when nothing is due. Nothing depends on it: if it is absent, old or
-unreadable, the store is asked.
+unreadable, the store is asked. It is read at every tick, so this module imports next to nothing.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from hashlib import blake2b
-from pathlib import Path
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Final
+from zlib import crc32
 
 from rota._core.errors import DefinitionError
+from rota._core.value import value
 
 TRUSTED_FOR: Final = timedelta(hours=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class State:
     """What was learnt at `at` (the host's wall clock): how far the store's clock is ahead."""
 
@@ -32,56 +33,52 @@ class State:
         return timedelta(0) <= now - self.at < TRUSTED_FOR
 
 
-def folder() -> Path:
+def folder() -> str:
     """Where this user's state is: $ROTA_STATE_DIR, else $XDG_STATE_HOME/rota, else ~/.local/state/rota."""
-    given = os.environ.get("ROTA_STATE_DIR")
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_STATE_HOME")
-    if base:
-        return Path(base) / "rota"
-    try:
-        return Path.home() / ".local" / "state" / "rota"
-    except RuntimeError:
+    if given := os.environ.get("ROTA_STATE_DIR"):
+        return given
+    if base := os.environ.get("XDG_STATE_HOME"):
+        return os.path.join(base, "rota")
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):
         raise DefinitionError(
             "there is no home directory to keep state in",
             argument="ROTA_STATE_DIR",
             allowed="a folder that this user may write to",
             hint="set ROTA_STATE_DIR, and ROTA_STORE for the store",
-        ) from None
+        )
+    return os.path.join(home, ".local", "state", "rota")
 
 
-def file_for(namespace: str, url: str) -> Path:
+def file_for(namespace: str, url: str) -> str:
     """One file for each schedule, environment and store."""
-    return folder() / f"{blake2b(f'{namespace}|{url}'.encode(), digest_size=8).hexdigest()}.json"
+    return os.path.join(folder(), f"{safe(namespace)}-{crc32(f'{namespace}|{url}'.encode()):08x}.state")
 
 
-def load(path: Path) -> State | None:
+def safe(name: str) -> str:
+    """A name as part of a file's name."""
+    return "".join(char if char.isalnum() or char in "-_" else "_" for char in name)[:80]
+
+
+def load(path: str) -> State | None:
     """What stands in the file; None if it cannot be read or makes no sense."""
     try:
-        found = json.loads(path.read_text())
-        return State(
-            datetime.fromisoformat(found["at"]),
-            timedelta(microseconds=found["offset_us"]),
-            datetime.fromisoformat(found["pruned_at"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        with open(path, encoding="ascii") as file:
+            at, offset, pruned_at = (int(word) * _MICROSECOND for word in file.read().split())
+        return State(_EPOCH + at, offset, _EPOCH + pruned_at)
+    except (OSError, ValueError, OverflowError):
         return None
 
 
-def save(path: Path, state: State) -> None:
+def save(path: str, state: State) -> None:
     """Write it whole or not at all. A folder that cannot be written to only costs time."""
-    text = json.dumps(
-        {
-            "at": state.at.isoformat(),
-            "offset_us": state.offset // timedelta(microseconds=1),
-            "pruned_at": state.pruned_at.isoformat(),
-        }
-    )
-    part = path.with_suffix(f".{os.getpid()}")
+    spans = state.at - _EPOCH, state.offset, state.pruned_at - _EPOCH
+    part = f"{path}.{os.getpid()}"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text)
-        part.replace(path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(part, "w", encoding="ascii") as file:
+            file.write(" ".join(str(span // _MICROSECOND) for span in spans))
+        os.replace(part, path)
     except OSError:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            os.unlink(part)

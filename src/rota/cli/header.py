@@ -1,0 +1,16 @@
+"""The line above a list: which schedule this is, in which environment, on which store."""
+
+from __future__ import annotations
+
+from rota._engine.server import Server
+from rota.stores import shown
+
+
+def header(server: Server) -> str:
+    return f"{server.schedule.name} ({server.environment}) on {server.name}, store {store_of(server)}"
+
+
+def store_of(server: Server) -> str:
+    """The store as it may be printed: no password is in it."""
+    given = server.schedule.store
+    return shown(server.url) if given is None or isinstance(given, str) else repr(given)
