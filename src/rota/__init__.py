@@ -5,8 +5,8 @@ loaded when it is first used: a tick that finds nothing due is over before the e
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as in typing, which takes as long to import as Python takes to start
 if TYPE_CHECKING:
     from rota._core.chain import Chain
     from rota._core.errors import (

@@ -144,7 +144,7 @@ def test_closed_output_is_no_trouble(app: App) -> None:
     assert subprocess.run(["/bin/sh", "-c", command], cwd=app.path, env=app.env, check=False).returncode == 0
 
 
-ODD = 'schedule.command("true").name("aufräumen ☃").daily(at="02:00")'
+ODD = 'schedule.call(print, "größer ☃").name("aufräumen ☃").daily(at="02:00")'
 
 
 @pytest.mark.parametrize(

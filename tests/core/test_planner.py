@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota._core.due import worth_asking
+from rota._core.due import next_due, worth_asking
 from rota._core.leases import Lease
-from rota._core.planner import COLLAPSE, Plan, next_due, plan, question
+from rota._core.planner import COLLAPSE, Plan, plan, question
 from rota._core.rows import Occurrence, Row, View, pause_key, pruned_mark
 from rota._core.runs import Outcome, SkipReason
 from rota._core.task import (

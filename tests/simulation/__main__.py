@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--scenario", choices=SCENARIOS, default="base")
     parser.add_argument("--seed", type=int, help="one seed")
     parser.add_argument("--seeds", default="0..1000", help="FIRST..LAST, the last not included")
+    parser.add_argument("--intensity", type=float, help="how much trouble there is; drawn if not given")
     parser.add_argument("--without", default="", help=f"guards to leave out, with commas: {' '.join(GUARDS)}")
     parser.add_argument("--trace", action="store_true", help="print every store call and every event")
     options = parser.parse_args()
@@ -33,15 +34,15 @@ def main() -> int:
         (options.seed, options.seed + 1) if options.seed is not None else map(int, options.seeds.split(".."))
     )
     with without(*guards) if guards else nullcontext():
-        return replay(options.scenario, range(first, last), trace=options.trace)
+        return replay(options.scenario, range(first, last), intensity=options.intensity, trace=options.trace)
 
 
-def replay(scenario: str, seeds: range, *, trace: bool) -> int:
+def replay(scenario: str, seeds: range, *, intensity: float | None, trace: bool) -> int:
     bad = starts = looks = calls = 0
     counts, firsts = Counter[str](), dict[str, int]()
     began = time.process_time()
     for seed in seeds:
-        world = World(seed, scenario, trace=trace)
+        world = World(seed, scenario, intensity=intensity, trace=trace)
         if trace:
             print(*world.schedules[0], *(world.schedules[1] if world.mixed else ()), sep="\n")
         violations = world.play()
@@ -56,7 +57,8 @@ def replay(scenario: str, seeds: range, *, trace: bool) -> int:
     took = time.process_time() - began
     print(
         f"{scenario:8} seeds {seeds.start}..{seeds.stop} worlds {len(seeds)} starts {starts} bad {bad}"
-        f" ticks {looks} calls {calls} cpu {took:.1f} s: {looks / took:.0f} ticks/s, {1000 * took / len(seeds):.1f} ms/world"
+        f" ticks {looks} calls {calls} cpu {took:.1f} s:"
+        f" {looks / took:.0f} ticks/s, {1000 * took / len(seeds):.1f} ms/world"
     )
     for kind, number in counts.most_common():
         print("   ", kind, number, "first seed", firsts[kind])

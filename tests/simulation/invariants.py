@@ -10,9 +10,10 @@
     h   the number of keys is bounded
     r   a retry that is owed is made
 
-After a flush or a restart b says nothing of what was due at or before the epoch, and an end may be
-written anew. h is a loose bound. e leaves out catch-up all without overlap, which may have more work
-than time, and r what is not allow on a store that forgets nothing.
+After a flush or a restart an end may be written anew, and b says nothing of what was due at or before the
+epoch; nor, where no server looked until look-back after it, of what was due before that look (promise 13:
+a new task and a forgotten mark look the same). h is a loose bound. e leaves out catch-up all without
+overlap, which may have more work than time, and r what is not allow on a store that forgets nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Body:
 
     @property
     def trust_ends(self) -> float:
-        """When trust ended, by the world's time; unknown, hence the end of the body, if a renewal was refused."""
+        """When trust ended, by the world's time; at the latest with the body, if a renewal was refused."""
         ends = self.run.held.trust.ends / self.clock._rate
         refused = self.run.held._lost and ends > self.end
         return self.end if refused else ends
@@ -98,9 +99,12 @@ class Witness:
         self.ends: dict[Key, list[tuple[float, Outcome | SkipReason]]] = {}
         self.old_ends: set[Key] = set()
         self.first_marks: dict[str, float] = {}
+        self.new_marks: dict[str, float] = {}
         self.bodies: dict[str, list[Body]] = {}
         self.most_keys = 0
         self._final: dict[Key, Row] = {}
+        self._standing: set[str] = set()
+        self._forgot = False
         self._by_fiber: dict[object, Body] = {}
 
     def blame(self, invariant: str, what: str, about: object) -> None:
@@ -131,8 +135,12 @@ class Witness:
 
     def saw_advance(self, marks: Mapping[str, Any], answer: Answer[Any]) -> None:
         for key, stands in zip(marks, answer.items, strict=True):
-            if key.startswith("mark:"):
-                self.first_marks.setdefault(key.split(":")[1], (stands - BASE).total_seconds())
+            if key.startswith("mark:") and key not in self._standing:
+                self._standing.add(key)
+                task, instant = key.split(":")[1], (stands - BASE).total_seconds()
+                self.first_marks.setdefault(task, instant)
+                if self._forgot:
+                    self.new_marks[task] = instant
 
     def counts_keys(self) -> None:
         memory = self.world.store._memory
@@ -142,6 +150,8 @@ class Witness:
 
     def forgets(self, kept: set[Key]) -> None:
         """The store remembers only these final rows: the others may get an end once more."""
+        self._forgot = True
+        self._standing = set(self.world.store._memory.marks)
         for key in [key for key in self.ends if key not in kept]:
             del self.ends[key]
             self._final.pop(key, None)
@@ -240,7 +250,9 @@ class Witness:
         self, task: Task, due: float, keys: set[Key], rows: Mapping[Key, Row], epoch: float
     ) -> None:
         calm, about = self.world.calm, (task.name, due)
-        if not keys and due > epoch:
+        new = self.new_marks.get(task.name, -1e9)
+        looked_late = new - epoch >= self.world.shortest_look_back(task.name)
+        if not keys and due > (new if looked_late else epoch):
             self.blame("b", "started, no row" if (*about, 1) in self.starts else "silent", about)
         for key in keys:
             row = rows.get(key)

@@ -95,9 +95,8 @@ def claim_window(patch: Patch) -> None:
 
     def wrong(right: Any) -> object:
         def claimed(claim: Any, row: Any, now: datetime, **known: Any) -> object:
-            open_for_ever = replace(
-                claim, not_before=min(now, claim.not_before), not_after=max(now, claim.not_after)
-            )
+            since, until = min(now, claim.not_before), max(now, claim.not_after)
+            open_for_ever = replace(claim, not_before=since, not_after=until)
             return right(open_for_ever, row, now, **known)
 
         return claimed
@@ -185,12 +184,11 @@ def keep(patch: Patch) -> None:
 
         return prune
 
+    def keep_until(self: Task, due: datetime, attempt: int = 1) -> datetime:
+        return self.not_after(due, attempt) + timedelta(seconds=5)
+
     patch(MemoryStore, "prune", wrong)
-    patch(
-        Task,
-        "keep_until",
-        lambda _: lambda self, due, attempt=1: self.not_after(due, attempt) + timedelta(seconds=5),
-    )
+    patch(Task, "keep_until", lambda _: keep_until)
 
 
 @guard
@@ -279,9 +277,7 @@ def start_by_in_row(patch: Patch) -> None:
     def change(tasks: Sequence[Task], view: View) -> View:
         lengths = {task.key: task.lease.length for task in tasks}
         rows = [
-            replace(row, start_by=row.since + lengths[row.occurrence.task])
-            if row.start_by is not None
-            else row
+            replace(row, start_by=row.start_by and row.since + lengths[row.occurrence.task])
             for row in view.rows
         ]
         return replace(view, rows=rows)
@@ -310,28 +306,24 @@ def all_open(patch: Patch) -> None:
 def mark_unbroken(patch: Patch) -> None:
     """The mark moves over the unbroken run of final rows only."""
 
+    def last_decided(task: Task, view: View) -> datetime:
+        latest = {}
+        for row in sorted(view.rows, key=lambda row: row.attempt):
+            if row.occurrence.task == task.key:
+                latest[row.occurrence.due] = row
+        done = [due for due, row in latest.items() if not (row.is_open or owes_retry(task, row, view.now))]
+        return max(done, default=LONG_AGO)
+
     def wrong(right: Any) -> object:
         def plan(tasks: Sequence[Task], view: View, **named: Any) -> Plan:
             decided: Plan = right(tasks, view, **named)
-            marks = dict(decided.marks)
-            for task in tasks:
-                mark = view.marks.get(task.mark_key)
-                latest = {
-                    row.occurrence.due: row
-                    for row in sorted(view.rows, key=lambda row: row.attempt)
-                    if row.occurrence.task == task.key
-                }
-                done = [
-                    due
-                    for due, row in latest.items()
-                    if not row.is_open
-                    and not owes_retry(task, row, view.now)
-                    and mark is not None
-                    and due > mark
-                ]
-                if done:
-                    marks[task.mark_key] = max(done)
-            return replace(decided, marks=marks)
+            jumps = {
+                task.mark_key: last
+                for task in tasks
+                if task.mark_key in view.marks
+                and (last := last_decided(task, view)) > view.marks[task.mark_key]
+            }
+            return replace(decided, marks={**decided.marks, **jumps})
 
         return plan
 
@@ -354,39 +346,50 @@ def first_sight(patch: Patch) -> None:
 @guard
 def mark_per_trigger(patch: Patch) -> None:
     """A mark belongs to (task, trigger); windows are no part of its key."""
-    patch(
-        Task, "mark_key", lambda right: property(lambda self: f"{right.fget(self)}{self.look_back.seconds}")
-    )
+
+    def wrong(right: Any) -> object:
+        return property(lambda self: f"{right.fget(self)}:{self.look_back}")
+
+    patch(Task, "mark_key", wrong)
 
 
 @guard
 def retry_from_rows(patch: Patch) -> None:
     """Attempt k+1 is due because row k is lost, whoever wrote it."""
+    wrote: dict[str, set[Any]] = {}
 
-    def wrong(right: Any) -> object:
-        def tick(self: Runner) -> object:
-            wrote: set[tuple[Any, int]] = set()
-            settle = self._asking.settle
+    def tick(right: Any) -> object:
+        def forget_and_tick(self: Runner) -> object:
+            wrote[self._server] = set()
+            return right(self)
 
-            def settle_and_note(ends: Any) -> Any:
-                answer = settle(ends)
-                wrote.update(
-                    row.key for end, row in answer if row and row.outcome is end.outcome is Outcome.LOST
-                )
-                return answer
+        return forget_and_tick
 
-            self._asking.settle = settle_and_note  # type: ignore[method-assign]  # for one tick
-            owes = planner.owes_retry
-            planner.owes_retry = lambda task, row, now: row.key in wrote and owes(task, row, now)
-            try:
-                return right(self)
-            finally:
-                planner.owes_retry = owes
-                self._asking.settle = settle  # type: ignore[method-assign]
+    def settle(right: Any) -> object:
+        def settle_and_note(self: Any, ends: Any) -> Any:
+            answer = right(self, ends)
+            lost = {row.key for end, row in answer if row and row.outcome is end.outcome is Outcome.LOST}
+            wrote.setdefault(str(self._clock._host), set()).update(lost)
+            return answer
 
-        return tick
+        return settle_and_note
 
-    patch(Runner, "tick", wrong)
+    def plan(right: Any) -> object:
+        def plan_from_memory(tasks: Sequence[Task], view: View, *, server: str) -> Plan:
+            decided: Plan = right(tasks, view, server=server)
+            known = wrote.get(server, set())
+            starts = tuple(
+                start
+                for start in decided.starts
+                if start.attempt == 1 or (start.occurrence, start.attempt - 1) in known
+            )
+            return replace(decided, starts=starts)
+
+        return plan_from_memory
+
+    patch(Runner, "tick", tick)
+    patch(Asking, "settle", settle)
+    patch(runner, "plan", plan)
 
 
 @guard
@@ -398,17 +401,7 @@ def young_epoch(patch: Patch) -> None:
 @guard
 def lease_first(patch: Patch) -> None:
     """What may wait asks for the lease first and claims second."""
-
-    def wrong(right: Any) -> object:
-        def plan(*asked: Any, **named: Any) -> Plan:
-            decided: Plan = right(*asked, **named)
-            older = tuple(end for start in decided.starts for end in start.older)
-            return replace(decided, ends=decided.ends + older)
-
-        return plan
-
     patch(Start, "lease_first", lambda _: property(lambda self: False))
-    patch(runner, "plan", wrong)
 
 
 # -- the runner
@@ -431,19 +424,20 @@ def shared_run_key(patch: Patch) -> None:
 @guard
 def give_back(patch: Patch) -> None:
     """A lease without a claim is released."""
+    begun: set[str] = set()
 
-    def wrong(right: Any) -> object:
-        def acquire_then_claim(self: Runner, *asked: Any) -> None:
-            release = Asking.release
-            Asking.release = lambda self, leases: None  # type: ignore[method-assign]  # for this step
-            try:
-                right(self, *asked)
-            finally:
-                Asking.release = release  # type: ignore[method-assign]
+    def begin(right: Any) -> object:
+        def begin_and_note(self: Carrier, won: Any, lease: Any, *asked: Any, **named: Any) -> None:
+            begun.add(lease.token)
+            right(self, won, lease, *asked, **named)
 
-        return acquire_then_claim
+        return begin_and_note
 
-    patch(Runner, "_acquire_then_claim", wrong)
+    def release(right: Any) -> object:
+        return lambda self, leases: right(self, [lease for lease in leases if lease.token in begun])
+
+    patch(Carrier, "begin", begin)
+    patch(Asking, "release", release)
 
 
 @guard

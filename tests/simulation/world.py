@@ -25,10 +25,9 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
-from rota._core.due import worth_asking
+from rota._core.due import next_due, worth_asking
 from rota._core.errors import StoreUnavailable
 from rota._core.leases import Lease, Request
-from rota._core.planner import next_due
 from rota._core.rows import Answer, Claim, End, Look, Refusal, Row, RowQuery, View, pause_key
 from rota._core.runs import Outcome, Result
 from rota._core.task import (
@@ -56,7 +55,7 @@ from tests.simulation.invariants import Violation, Witness, key_of
 
 PERIOD, LEASE, LONG_LEASE = 60.0, 20.0, 40.0
 GRACE, SHORT_GRACE, WINDOW, WITHIN, STEP_BACK = 120.0, 30.0, 400.0, 300.0, 120.0
-CHAOS, TIME_LIMIT, PRUNE_EVERY = 330.0, 5.0, 5.0
+CHAOS, TIME_LIMIT, PRUNE_EVERY, SLOW = 330.0, 5.0, 5.0, 0.03
 FREEZES, LATE, DOWN = (5, 15, 25, 45, 70, 130, 200, 450), (4, 12, 40, 150), (1, 10, 60, 200)
 LENGTHS, STEPS, UNSAVED = (1, 5, 30, 70, 150, 200), (20.0, 60.0, 119.0), (0.0, 0.5, 5.0, 60.0)
 SCENARIOS: Final = ("base", "mix", "back", "forward", "flush", "restart", "storm", "short")
@@ -74,7 +73,7 @@ def work() -> None:
 
 
 class Line:
-    """The store as one server reaches it: every call is a request and a reply, and the adversary is between."""
+    """The store as one server reaches it: a call is a request and a reply, with the adversary between."""
 
     def __init__(self, world: World, host: Host) -> None:
         self._world, self._host = world, host
@@ -189,7 +188,10 @@ class World:
 
     period = PERIOD
 
-    def __init__(self, seed: int, scenario: str = "base", *, trace: bool = False) -> None:
+    def __init__(
+        self, seed: int, scenario: str = "base", *, intensity: float | None = None, trace: bool = False
+    ) -> None:
+        """`intensity` is how much trouble there is; by default it is drawn, from 0.3 to 2."""
         assert scenario in SCENARIOS
         rng = self.random = random.Random(f"{scenario} {seed}")
         self.seed, self.scenario, self.trace = seed, scenario, trace
@@ -199,7 +201,8 @@ class World:
         self.calm = 2 * PERIOD if self.fair else self.chaos + max(LATE) + 2 * LONG_LEASE + 2 * PERIOD
         self.end = self.chaos + WINDOW + (600.0 if self.fair else 200.0)
         self.lasts = rng.random() < 0.1
-        self.intensity = rng.choice((0.3, 1, 1, 2))
+        drawn = rng.choice((0.3, 1, 1, 2))
+        self.intensity = drawn if intensity is None else intensity
         self.step = 0.0
         self.calls = self.looks = self._tokens = 0
         self._pruned_at = 0.0
@@ -313,6 +316,11 @@ class World:
         """Occurrences due by then have had time for every window."""
         return now - WINDOW - LONG_LEASE - 2 * PERIOD
 
+    def shortest_look_back(self, task: str) -> float:
+        both = [each for schedule in self.schedules for each in schedule if each.name == task]
+        used = both if self.mixed else both[:1]
+        return min(each.look_back.total_seconds() for each in used)
+
     @property
     def most_keys(self) -> float:
         return len(self.schedules[0]) * (2 * (WINDOW + WITHIN + STEP_BACK) / PERIOD + 12)
@@ -390,6 +398,8 @@ class World:
         """A fiber is about to wait for the answer to its wish."""
         hub = self.hub
         delay = self._latency()
+        if delay > SLOW:  # a slow request and a quick reply: the server will think it later than it is
+            delay += (delay - SLOW) * 20
         if self._trouble(0.025):
             host.frozen = hub.time + self.random.choice(FREEZES)
             delay = host.frozen - hub.time + 0.001
@@ -434,6 +444,8 @@ class World:
 
     def _replies(self, host: Host, fiber: Fiber, ticket: int, answer: object, fate: float) -> None:
         hub = self.hub
+        if fiber.life != host.life:
+            return
         if fate < 0.055:
             if self.trace:
                 self.say(host, "reply lost")
@@ -483,7 +495,7 @@ class World:
         self._boot(host)
 
     def _end_chaos(self) -> None:
-        """From now on nothing goes wrong any more. Some worlds last until what is due in calm weather is judged."""
+        """Nothing goes wrong any more. Some worlds last until what is due from now on can be judged."""
         up = [host.frozen if host.alive else self.chaos + max(DOWN) for host in self.hosts]
         self.calm = max(self.calm, max(up) + 2 * PERIOD)
         if self.lasts:

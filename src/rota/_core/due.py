@@ -48,6 +48,19 @@ def worth_asking(tasks: Iterable[Task], now: datetime) -> bool:
     return any(due_between(group, now - back, now + FORESIGHT) for back, group in windows.items())
 
 
+def next_due(tasks: Iterable[Task], after: datetime) -> datetime | None:
+    """The first instant after `after` at which any of the tasks is due. A broken trigger has none."""
+    soonest: datetime | None = None
+    for task in tasks:
+        try:
+            due = task.trigger.next(after)
+        except Exception:  # told by `plan`, which meets the same trigger in each tick
+            continue
+        if due is not None and (soonest is None or due < soonest):
+            soonest = due
+    return soonest
+
+
 def due_between(triggers: Sequence[Trigger], after: datetime, upto: datetime) -> list[int]:
     """The places of the triggers with an occurrence in (after, upto], for a process that asks once."""
     first, last = zones.seconds(after) + 1, zones.seconds(upto)

@@ -280,19 +280,6 @@ def owes_retry(task: Task, row: Row, now: datetime) -> bool:
     )
 
 
-def next_due(tasks: Iterable[Task], after: datetime) -> datetime | None:
-    """The first instant after `after` at which any of the tasks is due. A broken trigger has none."""
-    soonest: datetime | None = None
-    for task in tasks:
-        try:
-            due = task.trigger.next(after)
-        except Exception:  # told by `plan`, which meets the same trigger in each tick
-            continue
-        if due is not None and (soonest is None or due < soonest):
-            soonest = due
-    return soonest
-
-
 def _too_old(task: Task, due: datetime, view: View) -> bool:
     return (view.epoch is not None and due <= view.epoch) or view.now > task.not_after(due)
 

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar, dataclass_transform
 
 T = TypeVar("T")
-_set = object.__setattr__
 _DERIVED: Final = object()
 
 NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -41,17 +40,20 @@ def value(cls: type[T]) -> type[T]:
     checks = "__post_init__" in space
     contents: Callable[[object], object] = attrgetter(*names) if names else lambda self: ()
 
+    setters: list[Callable[[object, object], None]] = []
+
     def __init__(self: Any, *args: object, **given: object) -> None:
         count = len(args)
         if count > len(names):
             raise TypeError(f"{cls.__name__} has {len(names)} fields, {count} were given")
-        for name, item in zip(names, args, strict=False):
-            _set(self, name, item)
-        for name in names[count:]:
+        for put, item in zip(setters, args, strict=False):
+            put(self, item)
+        for place in range(count, len(names)):
+            name = names[place]
             if name in given:
-                _set(self, name, given.pop(name))
+                setters[place](self, given.pop(name))
             elif name in defaults:
-                _set(self, name, defaults[name])
+                setters[place](self, defaults[name])
             else:
                 raise TypeError(f"{cls.__name__} needs {name}")
         if given:
@@ -84,6 +86,7 @@ def value(cls: type[T]) -> type[T]:
     space |= {"__slots__": slots, "__match_args__": names}
     again: Any = type(cls)
     made_again: type[T] = again(cls.__name__, cls.__bases__, space)
+    setters += [getattr(made_again, name).__set__ for name in names]
     return made_again
 
 

@@ -7,10 +7,12 @@ which nobody can step and which goes on while the machine is suspended.
 
 from __future__ import annotations
 
-import threading
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from threading import Event
 
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -61,12 +63,13 @@ class Clock:
         return self._learned is not None
 
     def signal(self) -> Signal:
-        return threading.Event()
+        from threading import Event  # a tick that has nothing to do needs no threads
+
+        return Event()
 
     def wait(self, signal: Signal, seconds: float | None) -> bool:
         """Wait until the signal is set, at most so long; whether it is set."""
-        assert isinstance(signal, threading.Event)
-        return signal.wait(None if seconds is None else max(0.0, seconds))
+        return cast("Event", signal).wait(None if seconds is None else max(0.0, seconds))
 
     def sleep(self, seconds: float) -> None:
         time.sleep(max(0.0, seconds))

@@ -17,8 +17,9 @@ from datetime import datetime, timedelta
 from secrets import token_hex
 from typing import Final
 
+from rota._core.due import next_due
 from rota._core.leases import Lease, Request, margin
-from rota._core.planner import NotYet, Plan, Start, next_due, plan, question
+from rota._core.planner import NotYet, Plan, Start, plan, question
 from rota._core.rows import Cause, Claim, End, Refusal, Refused, Row, RowQuery, View
 from rota._core.runs import Outcome, SkipReason
 from rota._core.task import Filter, Task

@@ -10,13 +10,12 @@ released, the heartbeat stops, the store is closed.
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from rota._core.due import worth_asking
-from rota._engine import state
+from rota._core.due import FORESIGHT, next_due, worth_asking
+from rota._engine import places, state
 from rota._engine.clock import Clock
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def store_url(schedule: Schedule) -> str:
 
 
 def _default_url(schedule: Schedule) -> str:
-    return f"sqlite:///{os.path.join(state.folder(), state.safe(schedule.name))}.sqlite3"
+    return f"sqlite:///{os.path.join(places.folder(), places.safe(schedule.name))}.sqlite3"
 
 
 class Server:
@@ -77,8 +76,20 @@ class Server:
         fresh = self._state is not None and self._state.is_fresh(self.clock.wall())
         return not fresh or worth_asking(self.tasks, self.clock.estimate())
 
+    def quiet_until(self) -> float:
+        """Until when nothing can be due if nothing is now: seconds since the epoch by the host's clock."""
+        until = (
+            self.clock.wall() + state.TRUSTED_FOR
+            if self._state is None
+            else self._state.at + state.TRUSTED_FOR
+        )
+        due = next_due(self.tasks, self.clock.estimate())
+        return (until if due is None else min(until, due - FORESIGHT - self.clock.offset)).timestamp()
+
     def __enter__(self) -> Server:
         # Most one-shot ticks find nothing due and never come here, so the engine is loaded here.
+        import threading
+
         from rota._engine.asking import Asking
         from rota._engine.events import Events
         from rota._engine.executor import Executor
@@ -123,7 +134,7 @@ class Server:
         if given is None or isinstance(given, str):
             if self.url == _default_url(self.schedule):
                 with suppress(OSError):  # the store says what is wrong with its folder
-                    os.makedirs(state.folder(), mode=0o700, exist_ok=True)
+                    os.makedirs(places.folder(), mode=0o700, exist_ok=True)
             return open_store(self.url, namespace=self.namespace)
         assert isinstance(given, Store)
         return given

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zlib import crc32
 
-from rota._core.errors import DefinitionError
 from rota._core.value import value
+from rota._engine.places import folder, safe
 
 TRUSTED_FOR: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,31 +33,9 @@ class State:
         return timedelta(0) <= now - self.at < TRUSTED_FOR
 
 
-def folder() -> str:
-    """Where this user's state is: $ROTA_STATE_DIR, else $XDG_STATE_HOME/rota, else ~/.local/state/rota."""
-    if given := os.environ.get("ROTA_STATE_DIR"):
-        return given
-    if base := os.environ.get("XDG_STATE_HOME"):
-        return os.path.join(base, "rota")
-    home = os.path.expanduser("~")
-    if not os.path.isabs(home):
-        raise DefinitionError(
-            "there is no home directory to keep state in",
-            argument="ROTA_STATE_DIR",
-            allowed="a folder that this user may write to",
-            hint="set ROTA_STATE_DIR, and ROTA_STORE for the store",
-        )
-    return os.path.join(home, ".local", "state", "rota")
-
-
 def file_for(namespace: str, url: str) -> str:
     """One file for each schedule, environment and store."""
     return os.path.join(folder(), f"{safe(namespace)}-{crc32(f'{namespace}|{url}'.encode()):08x}.state")
-
-
-def safe(name: str) -> str:
-    """A name as part of a file's name."""
-    return "".join(char if char.isalnum() or char in "-_" else "_" for char in name)[:80]
 
 
 def load(path: str) -> State | None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, TextIO
 
 from rota._core.errors import RotaError, StoreUnavailable
 from rota.cli.commands import COMMANDS, FINE, STORE, USAGE, CommandError
 
+TYPE_CHECKING = False  # as in typing, which takes as long to import as Python takes to start
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TextIO
+
     from rota.cli.parsing import Parser
 
 __all__ = ["main"]
@@ -58,6 +60,10 @@ def _obey(args: Sequence[str]) -> int:
 
         known = ", ".join(COMMANDS)
         raise CommandError(f"there is no command {name!r}{near(name, COMMANDS)}; there are {known}")
+    if name == "run" and (said := _noted()) is not None:
+        if said:
+            print(said)
+        return FINE
     command = import_module(f"rota.cli.{name}")
     parser: Parser = import_module("rota.cli.parsing").parser_of(name, command)
     try:
@@ -66,6 +72,15 @@ def _obey(args: Sequence[str]) -> int:
         return int(asked_for_help.code or 0)
     code: int = command.run(options)
     return code
+
+
+def _noted() -> str | None:
+    """What `rota run` said a short while ago, if that still holds and nothing is due."""
+    import time
+
+    from rota._engine import memo
+
+    return memo.recall(memo.path(), time.time())
 
 
 def _told(error: Exception) -> str:

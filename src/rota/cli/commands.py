@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+
+TYPE_CHECKING = False  # as in typing, which takes as long to import as Python takes to start
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
 
 FINE: Final = 0
 FAILED: Final = 1

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from rota._core.task import Servers
 from rota._core.zones import zone
+from rota._engine import memo
 from rota._engine.server import Server
 from rota.cli import saying
 from rota.cli.commands import FAILED, FINE, STORE, USAGE, CommandError
@@ -50,8 +51,12 @@ def run(options: Namespace) -> int:
             print(f"warning: {warning}")
     if server.is_anything_due():
         return _tick(schedule, options)
+    said = ""
     if not options.quiet:
-        print(saying.nothing_due(server.tasks, server.clock.estimate(), zone(schedule.timezone)))
+        said = saying.nothing_due(server.tasks, server.clock.estimate(), zone(schedule.timezone))
+        print(said)
+    if not schedule.warnings:
+        memo.leave(memo.path(), said, server.clock.wall().timestamp(), server.quiet_until())
     return FINE
 
 
