@@ -17,7 +17,7 @@ NOW = 1_000_000.0
 
 @pytest.fixture
 def basis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with one module that has been imported, and a note that rests on it."""
+    """A folder with one module that has been imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROTA_STATE_DIR", str(tmp_path / "state"))
     (tmp_path / "state").mkdir()
@@ -26,24 +26,31 @@ def basis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "shop_schedule", raising=False)
     __import__("shop_schedule")
-    memo.leave(memo.path(), "nothing due", NOW, NOW + 200)
     return tmp_path
 
 
+def leave(until: float = NOW + 200) -> str:
+    """A note that holds, and where it is; the environment of a test changes from phase to phase."""
+    path = memo.path()
+    memo.leave(path, "nothing due", NOW, until)
+    assert memo.recall(path, NOW) == "nothing due"
+    return path
+
+
 def test_it_says_again_what_was_said_until_its_time_is_over(basis: Path) -> None:
-    assert memo.recall(memo.path(), NOW) == "nothing due"
-    assert memo.recall(memo.path(), NOW + 199) == "nothing due"
-    assert memo.recall(memo.path(), NOW + 200) is None
+    path = leave()
+    assert memo.recall(path, NOW + 199) == "nothing due"
+    assert memo.recall(path, NOW + 200) is None
 
 
 def test_it_never_holds_longer_than_five_minutes(basis: Path) -> None:
-    memo.leave(memo.path(), "nothing due", NOW, NOW + 3600)
-    assert memo.recall(memo.path(), NOW + 299) == "nothing due"
-    assert memo.recall(memo.path(), NOW + 301) is None
+    path = leave(NOW + 3600)
+    assert memo.recall(path, NOW + 299) == "nothing due"
+    assert memo.recall(path, NOW + 301) is None
 
 
 def test_a_clock_that_was_set_back_makes_it_void(basis: Path) -> None:
-    assert memo.recall(memo.path(), NOW - 1) is None
+    assert memo.recall(leave(), NOW - 1) is None
 
 
 def edit(folder: Path) -> None:
@@ -82,8 +89,9 @@ def add_settings(folder: Path) -> None:
     "change", [edit, edit_in_place, remove, replace, add_a_module_that_could_come_first, add_settings]
 )
 def test_a_change_of_what_it_rests_on_makes_it_void(basis: Path, change: Callable[[Path], None]) -> None:
+    path = leave()
     change(basis)
-    assert memo.recall(memo.path(), NOW + 1) is None
+    assert memo.recall(path, NOW + 1) is None
 
 
 def test_another_environment_folder_or_command_line_has_another_note(
@@ -104,8 +112,9 @@ def test_another_environment_folder_or_command_line_has_another_note(
 
 @pytest.mark.parametrize("text", ["", "x", "1 2", "a b\nsaid", "\0"])
 def test_a_note_that_makes_no_sense_is_none(basis: Path, text: str) -> None:
-    Path(memo.path()).write_text(text)
-    assert memo.recall(memo.path(), NOW) is None
+    path = leave()
+    Path(path).write_text(text)
+    assert memo.recall(path, NOW) is None
 
 
 def test_a_folder_that_cannot_be_written_to_costs_time_only(basis: Path) -> None:
