@@ -75,9 +75,7 @@ def with_cronsim(texts: list[str], after: datetime, upto: datetime) -> list[int]
 
 def with_croniter(texts: list[str], after: datetime, upto: datetime) -> list[int]:
     local = after.astimezone(zone(ZONE))
-    return [
-        place for place, text in enumerate(texts) if croniter(text, local).get_next(datetime) <= upto
-    ]
+    return [place for place, text in enumerate(texts) if croniter(text, local).get_next(datetime) <= upto]
 
 
 def line(name: str, seconds: float, base: float | None = None) -> None:
@@ -96,9 +94,11 @@ def main(count: int) -> None:
         tasks = compiled(texts)
         index = DueIndex(tasks)
         due = index.between(AFTER, upto)
-        assert due == due_between(tasks, AFTER, upto) == [
-            place for place, task in enumerate(tasks) if (task.next(AFTER) or upto + MINUTE) <= upto
-        ]
+        assert (
+            due
+            == due_between(tasks, AFTER, upto)
+            == [place for place, task in enumerate(tasks) if (task.next(AFTER) or upto + MINUTE) <= upto]
+        )
         instants = [AFTER + MINUTE * step for step in range(50)]
         resident = median(lambda: [index.between(at, at + MINUTE) for at in instants], 7) / len(instants)
         line(f"resident, one minute ({len(due)} due)", resident)
@@ -107,7 +107,10 @@ def main(count: int) -> None:
             f"resident, midnight ({len(index.between(midnight, midnight + MINUTE))} due)",
             median(lambda: index.between(midnight, midnight + MINUTE), 50),
         )
-        line("resident, the 5 minutes of a late tick", median(lambda: index.between(AFTER, AFTER + 5 * MINUTE), 50))
+        line(
+            "resident, the 5 minutes of a late tick",
+            median(lambda: index.between(AFTER, AFTER + 5 * MINUTE), 50),
+        )
         line("building the index", median(lambda: DueIndex(tasks), 3))
         one_shot = median(lambda: due_between(compiled(texts), AFTER, upto), 5, forget)
         line("one-shot: parse, compile and judge", one_shot)

@@ -60,6 +60,26 @@ def test_if_nothing_is_due_the_store_is_not_opened(app: App) -> None:
     assert not app.store_file.exists()
 
 
+def test_a_note_of_one_application_says_nothing_of_another_in_the_same_process(app: App) -> None:
+    for name in ("a", "b"):
+        line = f'schedule.command("true").name("{name}").yearly(on="01-02")'
+        app.write(f'from rota import Schedule\nschedule = Schedule("{name}")\n{line}\n', f"{name}.py")
+    calls = "; ".join(f"main(['run', '--app', '{name}'])" for name in ("a", "a", "b"))
+    done = subprocess.run(
+        [sys.executable, "-c", f"from rota.cli import main; {calls}"],
+        cwd=app.path,
+        env=app.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line.split(":")[0] for line in done.stdout.splitlines() if line[0] != " "] == [
+        "first sight",
+        "nothing due; next",
+        "first sight",
+    ]
+
+
 UNUSED = [
     "asyncio",
     "subprocess",

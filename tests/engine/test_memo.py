@@ -94,13 +94,30 @@ def test_a_change_of_what_it_rests_on_makes_it_void(basis: Path, change: Callabl
     assert memo.recall(path, NOW + 1) is None
 
 
-def test_another_environment_folder_or_command_line_has_another_note(
+def test_another_environment_makes_it_void_but_not_what_systemd_sets_at_each_start(
+    basis: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = leave()
+    monkeypatch.setenv("INVOCATION_ID", "0001")
+    assert memo.recall(path, NOW + 1) == "nothing due"
+    monkeypatch.setenv("ROTA_ENV", "staging")
+    assert memo.recall(path, NOW + 1) is None
+
+
+def test_a_file_that_it_was_told_to_rest_on_makes_it_void_when_it_goes(basis: Path) -> None:
+    state = basis / "state" / "shop.state"
+    state.write_text("")
+    path = memo.path()
+    memo.leave(path, "nothing due", NOW, NOW + 200, str(state))
+    assert memo.recall(path, NOW + 1) == "nothing due"
+    state.unlink()
+    assert memo.recall(path, NOW + 1) is None
+
+
+def test_another_folder_or_command_line_has_another_note(
     basis: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = memo.path()
-    with monkeypatch.context() as patch:
-        patch.setenv("ROTA_ENV", "staging")
-        assert memo.path() != mine
     with monkeypatch.context() as patch:
         patch.setattr(sys, "argv", ["rota", "run", "--quiet"])
         assert memo.path() != mine

@@ -22,7 +22,7 @@ from rota.stores import open_store
 
 MINUTES = int(os.environ.get("ROTA_MINUTES", "2"))
 SERVERS = ("web-1", "web-2", "web-3")
-SCHEDULE = '''
+SCHEDULE = """
 import asyncio, os, time
 from rota import Run, Schedule
 
@@ -51,7 +51,7 @@ line = 'echo "$ROTA_TASK ${ROTA_OCCURRENCE#*@} command" >> evidence'
 for number in range(5):
     schedule.command(line).name(f"command-{number}").every(minutes=1)
 schedule.command(line + "; sleep 3").name("slow-command").every(minutes=1).without_overlapping()
-'''
+"""
 
 
 def rota(folder: Path, server: str, *words: str) -> subprocess.Popen[str]:
@@ -101,7 +101,10 @@ def test_twenty_tasks_on_three_servers_are_each_started_once_a_minute(tmp_path: 
         assert sum(due == minute for _, due in starts) == 20
 
     history = rota(tmp_path, "web-1", "history", "-n", "1000", "--json").communicate(timeout=60)[0]
-    assert len(json.loads(history)["rows"] if isinstance(json.loads(history), dict) else json.loads(history)) >= 20
+    assert (
+        len(json.loads(history)["rows"] if isinstance(json.loads(history), dict) else json.loads(history))
+        >= 20
+    )
     store = open_store(f"sqlite:///{tmp_path / 'rota.sqlite3'}", namespace="shop/production")
     rows = store.rows(RowQuery(since=minutes[0] - timedelta(seconds=1), limit=10_000)).items
     store.close()

@@ -24,6 +24,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="one seed")
     parser.add_argument("--seeds", default="0..1000", help="FIRST..LAST, the last not included")
     parser.add_argument("--intensity", type=float, help="how much trouble there is; drawn if not given")
+    parser.add_argument(
+        "--long-lease", type=float, help="seconds of a lease in the new schedule (mix, storm)"
+    )
+    parser.add_argument("--slowness", type=float, help="how much slower than the others a slow request is")
     parser.add_argument("--without", default="", help=f"guards to leave out, with commas: {' '.join(GUARDS)}")
     parser.add_argument("--trace", action="store_true", help="print every store call and every event")
     options = parser.parse_args()
@@ -33,21 +37,23 @@ def main() -> int:
     first, last = (
         (options.seed, options.seed + 1) if options.seed is not None else map(int, options.seeds.split(".."))
     )
+    named = ((name, getattr(options, name)) for name in ("intensity", "long_lease", "slowness"))
+    tuning = {name: value for name, value in named if value is not None}
     with without(*guards) if guards else nullcontext():
-        return replay(options.scenario, range(first, last), intensity=options.intensity, trace=options.trace)
+        return replay(options.scenario, range(first, last), tuning, trace=options.trace)
 
 
-def replay(scenario: str, seeds: range, *, intensity: float | None, trace: bool) -> int:
+def replay(scenario: str, seeds: range, tuning: dict[str, float], *, trace: bool) -> int:
     bad = starts = looks = calls = 0
     counts, firsts = Counter[str](), dict[str, int]()
     began = time.process_time()
     for seed in seeds:
-        world = World(seed, scenario, intensity=intensity, trace=trace)
+        world = World(seed, scenario, trace=trace, **tuning)
         if trace:
             print(*world.schedules[0], *(world.schedules[1] if world.mixed else ()), sep="\n")
         violations = world.play()
         if len(seeds) == 1:
-            print(*violations or ["no violation"], sep="\n")
+            print(*violations, sep="\n")
         kinds = {violation.kind for violation in violations}
         starts += sum(map(len, world.witness.starts.values()))
         looks, calls, bad = looks + world.looks, calls + world.calls, bad + bool(kinds)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from rota._core import planner
 from rota._core.leases import Trust
 from rota._core.planner import Plan, Start, owes_retry
-from rota._core.rows import View, pruned_mark
+from rota._core.rows import Refusal, Refused, View, pruned_mark
 from rota._core.runs import Outcome, Result
 from rota._core.task import Task
 from rota._core.value import replace
@@ -82,7 +82,7 @@ def same_token(patch: Patch) -> None:
     def wrong(right: Any) -> object:
         def claimed(claim: Any, row: Any, now: datetime, **known: Any) -> object:
             again = row is not None and row.token == claim.token
-            return memory.Refusal(runner.Refused.HELD) if again else right(claim, row, now, **known)
+            return Refusal(Refused.HELD) if again else right(claim, row, now, **known)
 
         return claimed
 

@@ -55,7 +55,7 @@ from tests.simulation.invariants import Violation, Witness, key_of
 
 PERIOD, LEASE, LONG_LEASE = 60.0, 20.0, 40.0
 GRACE, SHORT_GRACE, WINDOW, WITHIN, STEP_BACK = 120.0, 30.0, 400.0, 300.0, 120.0
-CHAOS, TIME_LIMIT, PRUNE_EVERY, SLOW = 330.0, 5.0, 5.0, 0.03
+CHAOS, TIME_LIMIT, PRUNE_EVERY, SLOW, SLOWNESS = 330.0, 5.0, 5.0, 0.03, 20.0
 FREEZES, LATE, DOWN = (5, 15, 25, 45, 70, 130, 200, 450), (4, 12, 40, 150), (1, 10, 60, 200)
 LENGTHS, STEPS, UNSAVED = (1, 5, 30, 70, 150, 200), (20.0, 60.0, 119.0), (0.0, 0.5, 5.0, 60.0)
 SCENARIOS: Final = ("base", "mix", "back", "forward", "flush", "restart", "storm", "short")
@@ -189,16 +189,26 @@ class World:
     period = PERIOD
 
     def __init__(
-        self, seed: int, scenario: str = "base", *, intensity: float | None = None, trace: bool = False
+        self,
+        seed: int,
+        scenario: str = "base",
+        *,
+        intensity: float | None = None,
+        long_lease: float = LONG_LEASE,
+        slowness: float = SLOWNESS,
+        trace: bool = False,
     ) -> None:
-        """`intensity` is how much trouble there is; by default it is drawn, from 0.3 to 2."""
+        """A world is tuned by how much trouble there is (drawn from 0.3 to 2 by default), how long the
+        leases of the new schedule are, and how much slower than the others a slow request is.
+        """
         assert scenario in SCENARIOS
         rng = self.random = random.Random(f"{scenario} {seed}")
         self.seed, self.scenario, self.trace = seed, scenario, trace
+        self.long_lease, self.slowness = long_lease, slowness
         self.fair, self.mixed = scenario == "short", scenario in ("mix", "storm")
         kind = rng.choice(("flush", "restart", "back")) if scenario == "storm" else scenario
         self.chaos = 0.0 if self.fair else CHAOS
-        self.calm = 2 * PERIOD if self.fair else self.chaos + max(LATE) + 2 * LONG_LEASE + 2 * PERIOD
+        self.calm = 2 * PERIOD if self.fair else self.chaos + max(LATE) + 2 * self.long_lease + 2 * PERIOD
         self.end = self.chaos + WINDOW + (600.0 if self.fair else 200.0)
         self.lasts = rng.random() < 0.1
         drawn = rng.choice((0.3, 1, 1, 2))
@@ -258,14 +268,14 @@ class World:
                 grace=seconds(SHORT_GRACE if self.fair else GRACE),
             )
 
-        return version(catch_up, LEASE), version("latest", LONG_LEASE)
+        return version(catch_up, LEASE), version("latest", self.long_lease)
 
     def _open_store(self, *, volatile: bool) -> MemoryStore:
         """The store; a volatile one has mostly been there for long, and sometimes begins with the world."""
         store = MemoryStore(
             clock=self.store_now,
             volatile=volatile,
-            longest_lease=seconds(LONG_LEASE if self.mixed else LEASE),
+            longest_lease=seconds(self.long_lease if self.mixed else LEASE),
             allowance=seconds(STEP_BACK),
         )
         if volatile and self.random.random() < 0.8:
@@ -314,7 +324,7 @@ class World:
 
     def judged_until(self, now: float) -> float:
         """Occurrences due by then have had time for every window."""
-        return now - WINDOW - LONG_LEASE - 2 * PERIOD
+        return now - WINDOW - self.long_lease - 2 * PERIOD
 
     def shortest_look_back(self, task: str) -> float:
         both = [each for schedule in self.schedules for each in schedule if each.name == task]
@@ -399,7 +409,7 @@ class World:
         hub = self.hub
         delay = self._latency()
         if delay > SLOW:  # a slow request and a quick reply: the server will think it later than it is
-            delay += (delay - SLOW) * 20
+            delay += (delay - SLOW) * self.slowness
         if self._trouble(0.025):
             host.frozen = hub.time + self.random.choice(FREEZES)
             delay = host.frozen - hub.time + 0.001
@@ -499,7 +509,7 @@ class World:
         up = [host.frozen if host.alive else self.chaos + max(DOWN) for host in self.hosts]
         self.calm = max(self.calm, max(up) + 2 * PERIOD)
         if self.lasts:
-            self.end = self.calm + abs(self.step) + WINDOW + LONG_LEASE + 5 * PERIOD
+            self.end = self.calm + abs(self.step) + WINDOW + self.long_lease + 5 * PERIOD
 
     def _step_store_clock(self, by: float) -> None:
         if self.trace:

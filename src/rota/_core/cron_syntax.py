@@ -269,7 +269,9 @@ def _values(kind: Field, item: str, text: str) -> list[int]:
         else:
             values = [*range(first, top + 1), *range(kind.low, last + 1)]
         if slash and not dash:
-            _bad(kind, f"{item!r} has a number before the slash", f"say {base}-{top}/{step_text}")
+            steps = step_text.isascii() and step_text.isdigit() and 0 < int(step_text[:9]) <= top - first
+            hint = f"say {base}-{top}/{step_text}" if steps else f"say {base}"
+            _bad(kind, f"{item!r} has a number before the slash", hint)
     if not slash:
         return values
     if not (step_text.isascii() and step_text.isdigit()):

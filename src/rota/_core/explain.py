@@ -109,7 +109,7 @@ def _time(seconds: Sequence[int] | None, minutes: Sequence[int], hours: Sequence
     parts = []
     if seconds is not None and list(seconds) != [0]:
         parts.append(_part("second", seconds, 60))
-    if not parts or len(minutes) < 60:
+    if len(minutes) < 60 or not parts or not parts[0].startswith("every"):
         parts.append(_part("minute", minutes, 60))
     every_hour = len(hours) == 24
     if not every_hour:

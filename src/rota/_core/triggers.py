@@ -33,18 +33,23 @@ class Trigger(Protocol):
     @property
     def identity(self) -> str:
         """Canonical text, stable over versions of rota: equal texts have equal occurrences."""
+        ...
 
     def next(self, after: datetime) -> datetime | None:
         """The first occurrence strictly later than the instant, in UTC; None if there is none ever."""
+        ...
 
     def previous(self, before: datetime) -> datetime | None:
         """The last occurrence strictly earlier than the instant, in UTC; None if there never was one."""
+        ...
 
     def between(self, after: datetime, upto: datetime) -> Iterator[datetime]:
         """The occurrences in (after, upto], ascending, each once."""
+        ...
 
     def describe(self) -> str:
         """The rule in plain English, with its zone if that is not UTC."""
+        ...
 
 
 def occurrences(trigger: Trigger, after: datetime, upto: datetime) -> Iterator[datetime]:

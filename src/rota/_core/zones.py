@@ -32,7 +32,7 @@ _EPOCH_UTC: Final = datetime(1, 1, 1, tzinfo=UTC)
 _END: Final = date.max.toordinal() * DAY
 _BLOCK: Final = 32 * DAY
 _MARGIN: Final = 2 * DAY  # more than any shift, so nothing outside can reach into a block
-_PROBE: Final = DAY // 2
+_PROBE: Final = DAY  # in the tz database no two changes are closer than six days
 
 
 class WallPattern(Protocol):
@@ -40,10 +40,12 @@ class WallPattern(Protocol):
 
     def __hash__(self) -> int:
         """Equal sets are alike."""
+        ...
 
     @property
     def fixed(self) -> bool:
         """Whether it is made up after a gap and kept to the first pass of a fold."""
+        ...
 
     def next_wall(self, wall: int) -> int | None:
         """The first wall time of the set at or after `wall`."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextvars
 import signal as signals
 import threading
-import traceback
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -144,7 +143,7 @@ class Executor:
             finally:
                 outputs.let_go()
         except BaseException as error:
-            output.write(traceback.format_exc())
+            output.write(_trace(error))
             outcome, detail = Outcome.FAILED, f"rota could not execute it: {type(error).__name__}: {error}"
         finally:
             output.close()
@@ -179,7 +178,7 @@ class Executor:
         except BaseException as error:
             if isinstance(error.__cause__, SystemExit):
                 return _exited(error.__cause__, output)
-            output.write("".join(traceback.format_exception(error)))
+            output.write(_trace(error))
             return Outcome.FAILED, f"{type(error).__name__}: {error}"
         finally:
             if watch is not None:
@@ -251,6 +250,12 @@ class _Stopped(Exception):
     def __init__(self, outcome: Outcome, detail: str) -> None:
         super().__init__(detail)
         self.outcome, self.detail = outcome, detail
+
+
+def _trace(error: BaseException) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error))
 
 
 def _exited(error: SystemExit, output: Output) -> tuple[Outcome, str]:

@@ -21,12 +21,12 @@ from rota._engine.places import folder
 LONGEST = 300.0
 """Seconds a note holds at most: a schedule that depends on more than its source files is read that often."""
 
+_NEW_AT_EACH_START = {"INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"}
+
 
 def path() -> str:
-    """Where the note for this very command line, folder, environment and interpreter is."""
-    told = sorted(os.environ.items())
-    text = "\0".join([os.getcwd(), sys.executable, sys.version, *sys.argv, *(f"{k}={v}" for k, v in told)])
-    return os.path.join(folder(), f"run-{crc32(text.encode('utf-8', 'surrogateescape')):08x}.memo")
+    """Where the note for this command line and folder is."""
+    return os.path.join(folder(), f"run-{_digest(os.getcwd(), sys.executable, *sys.argv)}.memo")
 
 
 def recall(path: str, now: float) -> str | None:
@@ -37,15 +37,17 @@ def recall(path: str, now: float) -> str | None:
         since, until = map(float, head.split())
     except (OSError, ValueError):
         return None
-    if not since <= now < until or any(_state_of(line.partition(" ")[2]) != line for line in basis):
+    if basis[:1] != [_settings()] or not since <= now < until:
+        return None
+    if any(_state_of(line.partition(" ")[2]) != line for line in basis[1:]):
         return None
     return said
 
 
-def leave(path: str, said: str, now: float, until: float) -> None:
-    """Note that `said` holds from `now` until `until`, on the basis of what is imported by now."""
+def leave(path: str, said: str, now: float, until: float, *files: str) -> None:
+    """Note that `said` holds from `now` until `until`, while what is imported by now and `files` stay."""
     until = min(until, now + LONGEST)
-    text = "\n".join([f"{now!r} {until!r}", said, *map(_state_of, _basis())])
+    text = "\n".join([f"{now!r} {until!r}", said, _settings(), *map(_state_of, [*_basis(), *files])])
     part = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -65,6 +67,16 @@ def _basis() -> list[str]:
     library = os.path.dirname(os.__file__)
     ours = {file for file in files if file and (not file.startswith(library) or "-packages" in file)}
     return sorted(ours | {folder or "." for folder in sys.path} | {"pyproject.toml"})
+
+
+def _settings() -> str:
+    """A line that changes with the interpreter and the environment, save for what is new at each start."""
+    told = (f"{name}={text}" for name, text in os.environ.items() if name not in _NEW_AT_EACH_START)
+    return f"settings {_digest(sys.version, *sorted(told))}"
+
+
+def _digest(*texts: str) -> str:
+    return f"{crc32(chr(0).join(texts).encode('utf-8', 'surrogateescape')):08x}"
 
 
 def _state_of(path: str) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from secrets import token_hex
+from os import urandom
 from typing import Final
 
 from rota._core.due import next_due
@@ -42,7 +42,7 @@ PATIENCE: Final = timedelta(seconds=5)
 
 def new_token() -> str:
     """A token: unique to one attempt of one server, and guessed by nobody."""
-    return token_hex(16)
+    return urandom(16).hex()
 
 
 @value
@@ -75,6 +75,8 @@ class Runner:
         self._asking = Asking(store, clock, events)
         self.carrier = Carrier(self._asking, clock, executor, heartbeat, events)
         self._draining = False
+        self.saw_open_rows = False
+        """Whether some run was going on anywhere when the store was last looked at."""
 
     # -- the tick
 
@@ -86,6 +88,7 @@ class Runner:
             view = self._asking.look(question(self.tasks, self._clock.estimate()))
             if view is None:
                 return done
+            self.saw_open_rows = any(row.is_open for row in view.rows)
             decided = plan(self.tasks, view, server=self._server)
             found_lost = self._clean_up(decided)
             starts, left = self._affordable(decided)

@@ -15,13 +15,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from rota._core.due import FORESIGHT, next_due, worth_asking
-from rota._engine import places, state
+from rota._core.errors import StoreError
+from rota._engine import memo, places, state
 from rota._engine.clock import Clock
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from rota._core.rows import Row
     from rota._core.schedule import Schedule
+    from rota._core.task import Task
     from rota._engine.events import Listener
     from rota.stores.base import Store
 
@@ -76,7 +79,11 @@ class Server:
         fresh = self._state is not None and self._state.is_fresh(self.clock.wall())
         return not fresh or worth_asking(self.tasks, self.clock.estimate())
 
-    def quiet_until(self) -> float:
+    def leave_note(self, said: str) -> None:
+        """Note that nothing is due, so that the next ticks say the same without reading the schedule."""
+        memo.leave(memo.path(), said, self.clock.wall().timestamp(), self._quiet_until(), self._file)
+
+    def _quiet_until(self) -> float:
         """Until when nothing can be due if nothing is now: seconds since the epoch by the host's clock."""
         until = (
             self.clock.wall() + state.TRUSTED_FOR
@@ -86,11 +93,23 @@ class Server:
         due = next_due(self.tasks, self.clock.estimate())
         return (until if due is None else min(until, due - FORESIGHT - self.clock.offset)).timestamp()
 
+    def run(self) -> bool:
+        """`Runner.run`, after which the next one-shot tick knows what this one learnt.
+
+        Until then, and if this process is killed, there is no state, so the next tick asks the store.
+        """
+        state.forget(self._file)
+        return self.runner.run()
+
+    def call(self, task: Task) -> Row | None:
+        """`Runner.call`, with the same care."""
+        state.forget(self._file)
+        return self.runner.call(task)
+
     def __enter__(self) -> Server:
         # Most one-shot ticks find nothing due and never come here, so the engine is loaded here.
         import threading
 
-        from rota._engine.asking import Asking
         from rota._engine.events import Events
         from rota._engine.executor import Executor
         from rota._engine.heartbeat import Heartbeat
@@ -98,9 +117,8 @@ class Server:
 
         self.store = self._open()
         self.events = Events(*self._listeners)
-        asking = Asking(self.store, self.clock, self.events)
         self.executor = Executor(self.clock, most=self._most)
-        self.heartbeat = Heartbeat(self.store, self.clock, told=asking.tell_trouble)
+        self.heartbeat = Heartbeat(self.store, self.clock, told=self._tell_trouble)
         self._thread = threading.Thread(target=self.heartbeat.run, name="rota-heartbeat", daemon=True)
         self._thread.start()
         self.runner = Runner(
@@ -122,9 +140,18 @@ class Server:
         self.heartbeat.stop()
         self._thread.join()
         self.executor.close()
-        if self.clock.knows_the_store:
-            self._remember()
-        self.store.close()
+        try:
+            if self.clock.knows_the_store:
+                self._remember()
+        except StoreError as error:
+            self._tell_trouble("prune", error)
+        finally:
+            self.store.close()
+
+    def _tell_trouble(self, call: str, error: StoreError) -> None:
+        from rota._engine.events import StoreTrouble
+
+        self.events.tell(StoreTrouble(call, str(error)))
 
     def _open(self) -> Store:
         from rota.stores import open_store
@@ -140,10 +167,15 @@ class Server:
         return given
 
     def _remember(self) -> None:
-        """Leave the offset for the next one-shot tick, and now and then prune the history."""
+        """Leave the offset for the next one-shot tick, and now and then prune the history.
+
+        Where some run was going on when the store was last asked, nothing is left: the next tick asks
+        again, so a run whose server is killed is found lost as soon as its lease has lapsed.
+        """
         now = self.clock.wall()
         pruned_at = self._state.pruned_at if self._state else None
         if pruned_at is None or not timedelta(0) <= now - pruned_at < PRUNE_EVERY:
             self.store.prune(self.clock.estimate() - HISTORY)
             pruned_at = now
-        state.save(self._file, state.State(now, self.clock.offset, pruned_at))
+        if not self.runner.saw_open_rows:
+            state.save(self._file, state.State(now, self.clock.offset, pruned_at))

@@ -48,6 +48,12 @@ def load(path: str) -> State | None:
         return None
 
 
+def forget(path: str) -> None:
+    """Have no state, so that the next tick asks the store whatever becomes of this one."""
+    with suppress(OSError):
+        os.unlink(path)
+
+
 def save(path: str, state: State) -> None:
     """Write it whole or not at all. A folder that cannot be written to only costs time."""
     spans = state.at - _EPOCH, state.offset, state.pruned_at - _EPOCH

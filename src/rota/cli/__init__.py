@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout, sys.stderr = _safe(sys.stdout), _safe(sys.stderr)
     code = FINE
     try:
-        code = _obey(args)
+        code = _obey(args, is_process=argv is None)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _code_of(error)
 
 
-def _obey(args: Sequence[str]) -> int:
+def _obey(args: Sequence[str], *, is_process: bool) -> int:
+    """`is_process`: the arguments are those of this process, which is what a note is found by."""
     if not args or args[0].startswith("-"):
         from rota.cli.top import answer
 
@@ -60,7 +61,7 @@ def _obey(args: Sequence[str]) -> int:
 
         known = ", ".join(COMMANDS)
         raise CommandError(f"there is no command {name!r}{near(name, COMMANDS)}; there are {known}")
-    if name == "run" and (said := _noted()) is not None:
+    if name == "run" and is_process and (said := _noted()) is not None:
         if said:
             print(said)
         return FINE
@@ -70,6 +71,7 @@ def _obey(args: Sequence[str]) -> int:
         options = parser.parse_args(args[1:])
     except SystemExit as asked_for_help:
         return int(asked_for_help.code or 0)
+    options.is_process = is_process
     code: int = command.run(options)
     return code
 

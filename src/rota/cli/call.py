@@ -54,7 +54,7 @@ def run(options: Namespace) -> int:
         server.runner.carrier.stop(by)
 
     with server, Stopping(stop, _leave):
-        server.runner.call(_echoing(task))
+        server.call(_echoing(task))
     if heard.refusal is not None:
         raise CommandError(f"{task.name} was not started: {heard.refusal}", FAILED)
     if heard.result is None:

@@ -37,7 +37,8 @@ def run(options: Namespace) -> int:
     with server:
         if not server.store.guarantees.lists_rows:
             raise CommandError("this store keeps no history")
-        wanted = () if options.task is None else (held.get(options.task, options.task),)
+        asked: str | None = options.task
+        wanted = () if asked is None else (held.get(asked, asked),)
         rows = server.store.rows(RowQuery(tasks=wanted, limit=options.n)).items
     if options.task and not rows:
         known(schedule, options.task)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from rota._core.task import Servers
 from rota._core.zones import zone
-from rota._engine import memo
 from rota._engine.server import Server
 from rota.cli import saying
 from rota.cli.commands import FAILED, FINE, STORE, USAGE, CommandError
@@ -55,8 +54,8 @@ def run(options: Namespace) -> int:
     if not options.quiet:
         said = saying.nothing_due(server.tasks, server.clock.estimate(), zone(schedule.timezone))
         print(said)
-    if not schedule.warnings:
-        memo.leave(memo.path(), said, server.clock.wall().timestamp(), server.quiet_until())
+    if options.is_process and not schedule.warnings:
+        server.leave_note(said)
     return FINE
 
 
@@ -80,7 +79,7 @@ def _tick(schedule: Schedule, options: Namespace) -> int:
 
     with server, Stopping(drain, stop):
         messages.note(_holds_here_only(server, server.store))
-        answered = server.runner.run()
+        answered = server.run()
     if not answered:
         raise CommandError(f"the store does not answer{messages.trouble}", STORE)
     messages.summary(server.tasks, server.clock.estimate())

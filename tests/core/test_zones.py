@@ -1,0 +1,240 @@
+"""Zones: names, stretches of constant offset, and the daylight-saving rule in every zone there is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import pairwise
+from zoneinfo import ZoneInfo, available_timezones
+
+import pytest
+
+from rota import DefinitionError
+from rota._core import zones
+from rota._core.triggers import Cron, Every, Trigger
+
+MINUTE = timedelta(minutes=1)
+BEGIN, END = datetime(2015, 1, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC)
+
+
+@cache
+def names() -> list[str]:
+    return sorted(available_timezones() - {"localtime", "posixrules", "Factory"})
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("Europe/Berln", "did you mean Europe/Berlin"),
+        ("europe/berlin", "did you mean Europe/Berlin?"),
+        ("Berlin", "did you mean Europe/Berlin?"),
+        ("new york", "did you mean America/New_York?"),
+    ],
+)
+def test_an_unknown_zone_is_refused_with_the_nearest_name(name: str, hint: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        zones.zone(name)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "localtime", "right/Europe/Berlin", "../etc/passwd", "/etc/localtime", "a\0b"]
+)
+def test_a_name_that_depends_on_the_host_or_leaves_the_database_is_refused(name: str) -> None:
+    with pytest.raises(DefinitionError, match="there is no time zone"):
+        zones.zone(name)
+
+
+def test_a_naive_instant_is_refused_with_the_reason() -> None:
+    with pytest.raises(DefinitionError, match="without a time zone is not an instant"):
+        zones.seconds(datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
+
+
+def test_the_wall_of_an_instant_is_what_zoneinfo_shows() -> None:
+    instant = datetime(2026, 10, 25, 1, 30, 0, 5, tzinfo=UTC)
+    shown = zones.wall_of("Europe/Berlin", instant)
+    assert shown == instant.astimezone(ZoneInfo("Europe/Berlin")).replace(tzinfo=None)
+
+
+def changes(name: str, first: datetime, last: datetime) -> list[tuple[datetime, int, int]]:
+    """(instant, offset before, offset after), from asking zoneinfo hour by hour where days differ."""
+    where, found = ZoneInfo(name), []
+
+    def offset(at: datetime) -> int:
+        return int((at.astimezone(where).utcoffset() or timedelta()).total_seconds())
+
+    day, before = first, offset(first)
+    while day < last:
+        following = day + timedelta(days=1)
+        after = offset(following)
+        if after != before:
+            minute = next(m for m in (day + n * MINUTE for n in range(1441)) if offset(m) != before)
+            found.append((minute, before, after))
+        day, before = following, after
+    return found
+
+
+@cache
+def all_changes() -> list[tuple[str, datetime, int, int]]:
+    """One for each kind of change (time of day and both offsets) in 2015-2030, over all zones."""
+    kinds: dict[tuple[int, int, int], tuple[str, datetime, int, int]] = {}
+    first, last = zones.seconds(BEGIN), zones.seconds(END)
+    for name in names():
+        for old, new in pairwise(zones.stretches(name, first, last)):
+            if old.offset != new.offset:
+                at = zones.instant_of(new.start)
+                assert at is not None
+                kinds.setdefault(
+                    (new.start % 86_400, old.offset, new.offset), (name, at, old.offset, new.offset)
+                )
+    return list(kinds.values())
+
+
+@pytest.mark.parametrize(
+    "name", ["Europe/Berlin", "Africa/Casablanca", "Australia/Lord_Howe", "America/Caracas", "Asia/Gaza"]
+)
+def test_stretches_change_exactly_where_zoneinfo_changes(name: str) -> None:
+    first, last = zones.seconds(BEGIN), zones.seconds(END)
+    found = [
+        (zones.instant_of(new.start), old.offset, new.offset)
+        for old, new in pairwise(zones.stretches(name, first, last))
+        if old.offset != new.offset
+    ]
+    assert found == changes(name, BEGIN, END)
+
+
+# -- the rule, minute by minute, written without any of the code under test
+
+Matches = Callable[[datetime], bool]
+
+RULES: dict[str, tuple[bool, Matches]] = {
+    "30 2 * * *": (True, lambda at: (at.hour, at.minute) == (2, 30)),
+    "0 0 * * *": (True, lambda at: (at.hour, at.minute) == (0, 0)),
+    "45 1 * * *": (True, lambda at: (at.hour, at.minute) == (1, 45)),
+    "0-59/20 0-4 * * *": (True, lambda at: at.hour < 5 and at.minute % 20 == 0),
+    "15 22-3 * * *": (True, lambda at: (at.hour >= 22 or at.hour < 4) and at.minute == 15),
+    "*/10 * * * *": (False, lambda at: at.minute % 10 == 0),
+    "0 */2 * * *": (False, lambda at: at.hour % 2 == 0 and at.minute == 0),
+    "* 2 * * *": (False, lambda at: at.hour == 2),
+    "30 * * * *": (False, lambda at: at.minute == 30),
+}
+
+
+def simulated(matches: Matches, fixed: bool, walls: list[tuple[datetime, datetime]]) -> Iterator[datetime]:
+    """Rule V over (instant, wall) pairs, one a minute."""
+    seen, before = set(), walls[0][1] - MINUTE
+    for instant, wall in walls:
+        jump = wall - before - MINUTE
+        made_up = (
+            fixed
+            and timedelta(0) < jump <= timedelta(hours=3)
+            and any(
+                matches(before + MINUTE * n) and before + MINUTE * n not in seen
+                for n in range(1, jump // MINUTE + 1)
+            )
+        )
+        if made_up or (matches(wall) and not (fixed and wall in seen)):
+            yield instant
+        seen.add(wall)
+        before = wall
+
+
+def test_every_kind_of_change_in_every_zone_agrees_with_a_simulation_of_the_rule() -> None:
+    assert len(all_changes()) > 60
+    for name, at, old, new in all_changes():
+        where, start = ZoneInfo(name), at - timedelta(hours=5)
+        walls = []
+        for n in range(10 * 60):
+            instant = start + n * MINUTE
+            walls.append((instant, instant.astimezone(where).replace(tzinfo=None)))
+        for text, (fixed, matches) in RULES.items():
+            trigger, end = Cron.parse(text, zone=name), walls[-1][0]
+            expected = list(simulated(matches, fixed, walls))
+            told = (name, text, at, old, new)
+            assert list(trigger.between(start - timedelta(microseconds=1), end)) == expected, told
+            assert list(backwards(trigger, start, end))[::-1] == expected, told
+
+
+def backwards(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:
+    found = trigger.previous(end + timedelta(microseconds=1))
+    while found is not None and found >= start:
+        yield found
+        found = trigger.previous(found)
+
+
+@pytest.mark.slow
+def test_the_changes_of_every_zone_are_all_found_back_to_the_first() -> None:
+    for name in names()[::40]:
+        first = datetime(1890, 1, 1, tzinfo=UTC)
+        last = datetime(1990, 1, 1, tzinfo=UTC)
+        where = ZoneInfo(name)
+        for old, new in pairwise(zones.stretches(name, zones.seconds(first), zones.seconds(last))):
+            for second, offset in (new.start - 1, old.offset), (new.start, new.offset):
+                at = zones.instant_of(second)
+                assert at is not None
+                assert at.astimezone(where).utcoffset() == timedelta(seconds=offset)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "after", "found"),
+    [
+        # 1969: Kwajalein went from +11 to -12: 23 hours that come twice; a fixed time runs once
+        (
+            "Pacific/Kwajalein",
+            "0 12 * * *",
+            "1969-09-29T20:00+00:00",
+            ["1969-09-30T01:00", "1969-10-02T00:00"],
+        ),
+        # 2011: Apia lost a day, and 3 h is the most that is made up
+        ("Pacific/Apia", "30 0 30 12 *", "2011-12-01T00:00+00:00", ["2012-12-29T10:30"]),
+    ],
+)
+def test_shifts_of_most_of_a_day_follow_the_same_rule(
+    name: str, text: str, after: str, found: list[str]
+) -> None:
+    at: datetime | None = datetime.fromisoformat(after)
+    got = []
+    for _ in found:
+        assert at is not None
+        at = Cron.parse(text, zone=name).next(at)
+        assert at is not None
+        got.append(at.replace(tzinfo=None).isoformat(timespec="minutes"))
+    assert got == found
+
+
+@pytest.mark.parametrize("name", ["UTC", "Europe/Berlin", "Pacific/Kiritimati", "Etc/GMT+12"])
+def test_the_ends_of_the_calendar_are_an_answer_and_not_an_error(name: str) -> None:
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    for trigger in (
+        Cron.parse("0 0 29 2 *", zone=name),
+        Every(timedelta(days=5), zone=name),
+        Every(timedelta(seconds=7)),
+    ):
+        assert trigger.next(last) is None
+        assert trigger.previous(first) is None
+        assert trigger.next(first) is not None
+        assert trigger.previous(last) is not None
+
+
+def test_answers_do_not_depend_on_the_zone_of_the_host() -> None:
+    code = (
+        "from datetime import *; from rota._core.triggers import Cron; at = datetime(2022, 10, 29, 12, tzinfo=UTC)\n"
+        "for zone in 'UTC', 'Europe/Berlin':\n"
+        "    print(*Cron.parse('0,1,30,59 1 * * *', zone=zone).between(at, at + timedelta(days=2)))"
+    )
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "TZ": host},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for host in ("UTC", "Europe/London")
+    }
+    assert len(answers) == 1

@@ -1,0 +1,119 @@
+"""A server is killed between claim and end: the next tick shows it, and nothing is blocked beyond one lease."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from rota import Outcome, Schedule
+from rota._core.rows import Row, RowQuery
+from rota.stores import open_store
+
+pytestmark = pytest.mark.slow
+SCHEDULE = """
+import os
+from rota import Schedule
+
+schedule = Schedule("shop")
+schedule.command("echo begun > begun; sleep 60").name("report").once(at=os.environ["DUE"]).lease(seconds=10)
+schedule.command("true").name("tidy").yearly(on="{far}")
+"""
+
+
+class Hosts:
+    """Two servers with a state folder each, over one SQLite file; the one task is due a second ago."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.due = datetime.now(UTC) - timedelta(seconds=1)
+        self.url = f"sqlite:///{folder / 'rota.sqlite3'}"
+        (folder / "schedule.py").write_text(SCHEDULE.format(far=f"{self.due + timedelta(days=180):%m-%d}"))
+        schedule = Schedule("shop")
+        schedule.command("true").name("report").once(at=self.due.isoformat())
+        store = open_store(self.url, namespace="shop/production")
+        store.advance({schedule["report"].mark_key: self.due - timedelta(seconds=1)}, first=True)
+        store.close()
+
+    def start(self, server: str, *words: str) -> subprocess.Popen[str]:
+        env = os.environ | {
+            "ROTA_STORE": self.url,
+            "ROTA_SERVER": server,
+            "ROTA_STATE_DIR": str(self.folder / server),
+            "DUE": self.due.isoformat(),
+        }
+        return subprocess.Popen(
+            [sys.executable, "-m", "rota", *words],
+            cwd=self.folder,
+            env=env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def run(self, server: str) -> str:
+        return self.start(server, "run").communicate(timeout=60)[0]
+
+    def row(self) -> Row:
+        store = open_store(self.url, namespace="shop/production")
+        (row,) = store.rows(RowQuery(tasks=("report",))).items
+        store.close()
+        return row
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def killed_in_the_middle(hosts: Hosts) -> datetime:
+    """web-1 starts the task and is killed while it runs; when that was."""
+    process = hosts.start("web-1", "run")
+    until((hosts.folder / "begun").exists)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    return datetime.now(UTC)
+
+
+@pytest.mark.parametrize("finder", ["web-1", "web-2"])
+def test_a_killed_run_is_found_lost_by_the_next_tick_after_its_lease(tmp_path: Path, finder: str) -> None:
+    hosts = Hosts(tmp_path)
+    killed = killed_in_the_middle(hosts)
+    said = hosts.run(finder)
+    assert "claimed by web-1" in said
+    assert hosts.row().is_open
+    until(lambda: datetime.now(UTC) > killed + timedelta(seconds=11))
+    said = hosts.run(finder)
+    row = hosts.row()
+    assert row.outcome is Outcome.LOST
+    assert "web-1 holds no lease" in row.detail
+    assert f"found by {finder}" in row.detail
+    assert "lost" in said
+
+
+def test_what_a_killed_run_held_is_free_after_one_lease(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path)
+    source = (tmp_path / "schedule.py").read_text()
+    (tmp_path / "schedule.py").write_text(
+        source.replace('.name("report")', '.name("report").without_overlapping()')
+    )
+    killed = killed_in_the_middle(hosts)
+    refused = hosts.start("web-2", "call", "report")
+    said = refused.communicate(timeout=30)[0]
+    assert refused.returncode == 1
+    assert "web-1" in said
+    until(lambda: datetime.now(UTC) > killed + timedelta(seconds=10.5))
+    (tmp_path / "begun").unlink()
+    taken = hosts.start("web-2", "call", "report")
+    until((tmp_path / "begun").exists)
+    taken.terminate()
+    taken.communicate(timeout=30)
