@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 from rota._core.errors import DefinitionError
@@ -52,16 +51,17 @@ def _where(app: str | None) -> tuple[str, str]:
         return app, "--app"
     if named := os.environ.get("ROTA_APP"):
         return named, "ROTA_APP"
-    if named := _in_pyproject(Path("pyproject.toml")):
+    if named := _in_pyproject("pyproject.toml"):
         return named, "pyproject.toml"
-    if Path("schedule.py").is_file():
+    if os.path.isfile("schedule.py"):
         return "schedule", "./schedule.py"
     raise CommandError(f"there is no schedule here: no ./schedule.py; {_WAYS}; rota init writes a first one")
 
 
-def _in_pyproject(path: Path) -> str | None:
+def _in_pyproject(path: str) -> str | None:
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -117,17 +117,20 @@ def _place(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith("<frozen ") and Path(file).parent != Path(__file__).parent:
+        if not file.startswith("<frozen ") and os.path.dirname(file) != os.path.dirname(__file__):
             last = f"{_short(file)}:{trace.tb_lineno}"
-            if Path(file).is_relative_to(Path.cwd()) and "site-packages" not in file:
+            if _is_here(file) and "site-packages" not in file:
                 ours = last
         trace = trace.tb_next
     return ours or last or "an unknown line"
 
 
 def _short(file: str) -> str:
-    path, here = Path(file), Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else file
+    return os.path.relpath(file) if _is_here(file) else file
+
+
+def _is_here(file: str) -> bool:
+    return os.path.abspath(file).startswith(os.path.join(os.getcwd(), ""))
 
 
 @contextmanager

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rota._core.leases import Lease
-from rota._core.rows import Cause, Row
 from rota._core.task import CatchUpKind, OverlapKind, Servers, Task
+
+if TYPE_CHECKING:
+    from rota._core.leases import Lease
+    from rota._core.rows import Row
 
 FOR_EVER: Final = timedelta(days=36525)
 """How long a pause lasts that nobody limits."""
@@ -56,7 +58,7 @@ def outcome(row: Row) -> str:
 
 def detail(row: Row) -> str:
     """The sentence of a row, with what else sets it apart."""
-    parts = ["by hand" if row.cause is Cause.MANUAL else "", one_line(row.detail)]
+    parts = ["by hand" if row.cause == "manual" else "", one_line(row.detail)]
     return ": ".join(part for part in parts if part)
 
 
