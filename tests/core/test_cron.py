@@ -156,7 +156,7 @@ REFUSED = {
     "1_0 * * * *": "minute '1_0' is not a value",
     "+5 * * * *": "minute '+5' is not a value",
     "1-1_0 * * * *": "minute '1-1_0' is not a value",
-    "０ ０ * * *": "minute '０' is not a value",  # noqa: RUF001 - full-width on purpose
+    "０ ０ * * *": "minute '０' is not a value",
     "٣ * * * *": "minute '٣' is not a value",
     "*/٣ * * * *": "a step that is not a number",
     "0\u00a00 * * * *": "minute",

@@ -369,6 +369,13 @@ def test_a_trigger_that_raises_breaks_its_own_task_and_no_other() -> None:
     assert next_due([broken, fine], at(1, 20)) == at(2)
 
 
+def test_a_broken_trigger_is_told_once_a_minute_and_never_twice_in_one_list() -> None:
+    broken = task_of(trigger=Broken())
+    lost = row_of(1, None, start_by=at(1, 5))
+    decided = decide(broken, at(1, 20), lost)
+    assert [(end.occurrence.due, end.outcome) for end in decided.ends] == [(at(1), Outcome.LOST)]
+
+
 # -- the smaller questions
 
 

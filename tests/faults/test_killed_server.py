@@ -24,7 +24,8 @@ import os
 from rota import Schedule
 
 schedule = Schedule("shop")
-schedule.command("echo $$ >> pids; touch begun; exec sleep 60").name("report").once(at=os.environ["DUE"]).lease(seconds=10)
+line = "echo $$ >> pids; touch begun; exec sleep 60"
+schedule.command(line).name("report").once(at=os.environ["DUE"]).lease(seconds=10)
 schedule.command("true").name("tidy").yearly(on="{far}")
 """
 

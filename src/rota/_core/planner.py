@@ -96,7 +96,9 @@ def plan(tasks: Sequence[Task], view: View, *, server: str = "") -> Plan:
         try:
             parts.append(_Part.of(task, view, upto, rows.get(task.key, ()), server))
         except Exception as error:
-            ends.append(_broken(task, now, error, server))
+            broken = _broken(task, now, error, server)
+            if all(row.occurrence != broken.occurrence for row in rows.get(task.key, ())):
+                ends.append(broken)
     starts = [start for part in parts for start in part.starts]
     ends += [end for part in parts for end in part.ends]
     not_yet = [wait for part in parts for wait in part.not_yet]
