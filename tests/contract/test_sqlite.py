@@ -62,7 +62,9 @@ def test_what_was_written_is_there_when_it_is_opened_again(path: Path) -> None:
     store = SQLiteStore(path)
     (at,) = store.advance({"m": store.claim([]).now}).items
     store.close()
-    assert SQLiteStore(path).look(Look({"a": "m"}, at)).marks == {"m": at}
+    again = SQLiteStore(path)
+    assert again.look(Look({"a": "m"}, at)).marks == {"m": at}
+    again.close()
 
 
 def test_a_closed_store_opens_itself_again(path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
+from zlib import crc32
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
@@ -84,11 +85,16 @@ def changes(name: str, first: datetime, last: datetime) -> list[tuple[datetime, 
 
 
 @cache
+def changes_of(name: str) -> list[tuple[datetime, int, int]]:
+    return changes(name, BEGIN, END)
+
+
+@cache
 def all_changes() -> list[tuple[str, datetime, int, int]]:
     """One for each kind of change (time of day and both offsets) in 2015-2030, over all zones."""
     kinds: dict[tuple[object, int, int], tuple[str, datetime, int, int]] = {}
     for name in names():
-        for at, old, new in changes(name, BEGIN, END):
+        for at, old, new in changes_of(name):
             kinds.setdefault((at.time(), old, new), (name, at, old, new))
     return list(kinds.values())
 
@@ -157,6 +163,52 @@ def test_every_kind_of_change_in_every_zone_agrees_with_a_simulation_of_the_rule
             told = (name, text, at, old, new)
             assert list(trigger.between(start - timedelta(microseconds=1), end)) == expected, told
             assert list(backwards(trigger, start, end))[::-1] == expected, told
+
+
+EVERYWHERE: dict[str, tuple[bool, Matches]] = {
+    text: RULES[text] for text in ("30 2 * * *", "0 0 * * *", "*/10 * * * *", "0 */2 * * *", "30 * * * *")
+} | {
+    "0 1 * * *": (True, lambda at: (at.hour, at.minute) == (1, 0)),
+    "15,45 1-3 * * *": (True, lambda at: 1 <= at.hour <= 3 and at.minute in (15, 45)),
+    "0 0,2,3 1 * *": (True, lambda at: at.day == 1 and at.hour in (0, 2, 3) and at.minute == 0),
+}
+NIGHT = timedelta(hours=4)
+
+
+@cache
+def night_of(at: datetime, old: int, new: int) -> dict[str, list[datetime]]:
+    """What the rule gives around a change; every zone that makes it at this instant has the same."""
+    walls = []
+    for n in range(-NIGHT // MINUTE, NIGHT // MINUTE + 1):
+        offset = timedelta(seconds=new if n >= 0 else old)
+        walls.append((at + n * MINUTE, (at + n * MINUTE + offset).replace(tzinfo=None)))
+    return {text: list(simulated(matches, fixed, walls)) for text, (fixed, matches) in EVERYWHERE.items()}
+
+
+def agrees_around(name: str, at: datetime, old: int, new: int) -> None:
+    for text, expected in night_of(at, old, new).items():
+        trigger, told = Cron.parse(text, zone=name), (name, text, at, old, new)
+        assert list(trigger.between(at - NIGHT - timedelta(microseconds=1), at + NIGHT)) == expected, told
+        assert list(backwards(trigger, at - NIGHT, at + NIGHT))[::-1] == expected, told
+
+
+def test_every_zone_agrees_with_the_simulation_at_a_gap_and_a_fold_of_its_own() -> None:
+    places = 0
+    for name in names():
+        found = changes_of(name)
+        for kind in ([each for each in found if (each[2] > each[1]) is forward] for forward in (True, False)):
+            if kind:
+                agrees_around(name, *kind[crc32(name.encode()) % len(kind)])
+                places += 1
+    assert places > 300
+
+
+@pytest.mark.slow
+def test_every_zone_agrees_with_the_simulation_at_each_of_its_changes_from_2015_to_2030() -> None:
+    every = [(name, *change) for name in names() for change in changes_of(name)]
+    assert len(every) > 5_000
+    for name, at, old, new in every:
+        agrees_around(name, at, old, new)
 
 
 def backwards(trigger: Trigger, start: datetime, end: datetime) -> Iterator[datetime]:

@@ -32,8 +32,20 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "rota.db"
 
 
+_opened: list[Store] = []
+
+
 def opened(path: Path, options: str = "?timeout=0.5") -> Store:
-    return open_store(f"sqlite:///{path}{options}", namespace="shop")
+    """A store that is closed at the end of the test, if the test has not done it."""
+    _opened.append(open_store(f"sqlite:///{path}{options}", namespace="shop"))
+    return _opened[-1]
+
+
+@pytest.fixture(autouse=True)
+def _close_what_was_opened() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
 
 
 def python(source: str, *arguments: object) -> subprocess.Popen[str]:

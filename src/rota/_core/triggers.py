@@ -18,7 +18,7 @@ from rota._core.cron import CronExpression
 from rota._core.errors import DefinitionError
 from rota._core.patterns import Grid
 from rota._core.value import derived, value
-from rota._core.windows import Restricted, Window, in_zone, parse_time
+from rota._core.windows import Elapsed, Restricted, Window, in_zone, parse_time
 from rota._core.zones import DAY, WallPattern
 
 __all__ = ["Cron", "Every", "Once", "Restricted", "Trigger", "Window", "parse_time"]
@@ -179,6 +179,14 @@ class Every:
     def patterns(self) -> tuple[WallPattern, ...]:
         """The set of wall times that this is in its zone; empty where it is elapsed time."""
         return () if self._grid is None else (self._grid,)
+
+    @property
+    def elapsed(self) -> Elapsed | None:
+        """The pace, where it is elapsed time; None where it keeps to the wall."""
+        if self._grid is not None:
+            return None
+        period, start = int(self.period.total_seconds()), zones.seconds(self._start)
+        return Elapsed(period, start, self._start.microsecond)
 
     def next(self, after: datetime) -> datetime | None:
         if self._grid is not None:

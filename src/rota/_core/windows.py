@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from rota._core import zones
 from rota._core.cron_syntax import WEEKDAY_NAMES, listed
 from rota._core.errors import DefinitionError
-from rota._core.patterns import MINUTES, Opening, meeting
+from rota._core.patterns import MINUTES, Grid, Opening, meeting
 from rota._core.value import derived, value
 from rota._core.zones import DAY, WallPattern
 
@@ -27,6 +27,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _PATIENCE: Final = 8
 _MOST_PATIENCE: Final = 400
 _GAPS_AHEAD: Final = 2 * 366 * DAY
+_FARTHEST: Final = 400 * 366 * DAY
 
 
 def in_zone(text: str, zone: str) -> str:
@@ -114,6 +115,19 @@ def _opening(windows: tuple[Window, ...], days: frozenset[int] | None) -> Openin
 
 
 @value
+class Elapsed:
+    """Every `period` seconds from `start`, a second of UTC, and `microsecond` after each."""
+
+    period: int
+    start: int
+    microsecond: int
+
+    def met(self, offset: int, opening: Opening) -> WallPattern | None:
+        """Where it meets the opening while the wall is `offset` ahead of UTC; None if nowhere."""
+        return meeting(Grid(self.period, (self.start + offset) % self.period, False), opening)
+
+
+@value
 class Restricted:
     """The occurrences of a trigger that are open: in all windows, on one of the days (0 is Sunday),
     from `starting` to `until`, both included.
@@ -158,7 +172,7 @@ class Restricted:
         if self.starting is not None and after < self.starting:
             after = _shifted(self.starting, -_MICROSECOND)
         found = self.trigger.next(after)
-        for attempt in range(_MOST_PATIENCE):
+        for attempt in range(self._patience()):
             if found is None or (self.until is not None and found > self.until):
                 return None
             second = zones.seconds(found)
@@ -169,6 +183,9 @@ class Restricted:
                 return found
             if attempt >= _PATIENCE and (patterns := self._patterns()):
                 return self._bounded(self._far(patterns, opens))
+            if attempt >= _PATIENCE and (elapsed := self._elapsed()):
+                far = _next_elapsed(self.zone, elapsed, self._opening, opens)
+                return self._bounded(far, elapsed.microsecond)
             found = self.trigger.next(_shifted(_instant(opens), -_MICROSECOND))
         return None
 
@@ -177,7 +194,7 @@ class Restricted:
         if self.until is not None and before > self.until:
             before = _shifted(self.until, _MICROSECOND)
         found = self.trigger.previous(before)
-        for attempt in range(_MOST_PATIENCE):
+        for attempt in range(self._patience()):
             if found is None or (self.starting is not None and found < self.starting):
                 return None
             second = zones.seconds(found)
@@ -188,6 +205,9 @@ class Restricted:
                 return found
             if attempt >= _PATIENCE and (patterns := self._patterns()):
                 return self._bounded(self._far_back(patterns, opens))
+            if attempt >= _PATIENCE and (elapsed := self._elapsed()):
+                far = _previous_elapsed(self.zone, elapsed, self._opening, opens)
+                return self._bounded(far, elapsed.microsecond)
             found = self.trigger.previous(_shifted(_instant(opens), timedelta(seconds=1)))
         return None
 
@@ -214,6 +234,15 @@ class Restricted:
         same_clock = getattr(self.trigger, "zone", None) == self.zone
         return getattr(self.trigger, "patterns", ()) if same_clock else ()
 
+    def _elapsed(self) -> Elapsed | None:
+        """The pace of the trigger, where it is elapsed time: then no clock has a say in it."""
+        found: Elapsed | None = getattr(self.trigger, "elapsed", None)
+        return found
+
+    def _patience(self) -> int:
+        """How many closed instants are tried; each of a finite number may be the last but one."""
+        return max(_MOST_PATIENCE, len(getattr(self.trigger, "instants", ())) + 1)
+
     def _far(self, patterns: tuple[WallPattern, ...], first: int) -> int | None:
         found = [_next_open(self.zone, pattern, self._opening, first) for pattern in patterns]
         return min((second for second in found if second is not None), default=None)
@@ -222,8 +251,9 @@ class Restricted:
         found = [_previous_open(self.zone, pattern, self._opening, last) for pattern in patterns]
         return max((second for second in found if second is not None), default=None)
 
-    def _bounded(self, second: int | None) -> datetime | None:
+    def _bounded(self, second: int | None, microsecond: int = 0) -> datetime | None:
         found = None if second is None else zones.instant_of(second)
+        found = found and found.replace(microsecond=microsecond)
         if found is None or (self.until is not None and found > self.until):
             return None
         return None if self.starting is not None and found < self.starting else found
@@ -259,6 +289,53 @@ def _previous_open(zone: str, pattern: WallPattern, opening: Opening, last: int)
             if owed and opening.is_open(stretch.start + stretch.offset):
                 found = stretch.start
     return found
+
+
+def _next_elapsed(zone: str, elapsed: Elapsed, opening: Opening, first: int) -> int | None:
+    """The first open occurrence at or after `first` of what elapsed time alone decides.
+
+    While the offset stays, elapsed time is a grid on the wall, so where it meets the opening is known
+    for each offset. What the wrong offset promises is passed over, a stretch at a time.
+    """
+    offsets = {each.offset for each in zones.stretches(zone, first, first + _GAPS_AHEAD)}
+    farthest = first + _FARTHEST
+    while first <= farthest:
+        offsets.add(zones.stretch_at(zone, first).offset)
+        known = {}
+        for offset in offsets:
+            if (both := elapsed.met(offset, opening)) is not None:
+                wall = both.next_wall(first + offset)
+                if wall is not None:
+                    known[offset] = wall - offset
+        if not known:
+            return None
+        stretch = zones.stretch_at(zone, min(known.values()))
+        found = known.get(stretch.offset)
+        if found is not None and found < stretch.end:
+            return found
+        first = stretch.end
+    return None
+
+
+def _previous_elapsed(zone: str, elapsed: Elapsed, opening: Opening, last: int) -> int | None:
+    offsets = {each.offset for each in zones.stretches(zone, last - _GAPS_AHEAD, last)}
+    farthest = last - _FARTHEST
+    while last >= farthest:
+        offsets.add(zones.stretch_at(zone, last).offset)
+        known = {}
+        for offset in offsets:
+            if (both := elapsed.met(offset, opening)) is not None:
+                wall = both.previous_wall(last + offset)
+                if wall is not None:
+                    known[offset] = wall - offset
+        if not known:
+            return None
+        stretch = zones.stretch_at(zone, max(known.values()))
+        found = known.get(stretch.offset)
+        if found is not None and found >= stretch.start:
+            return found
+        last = stretch.start - 1
+    return None
 
 
 def _open_at(zone: str, opening: Opening, second: int) -> bool:

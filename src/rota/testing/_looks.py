@@ -65,7 +65,7 @@ class LooksContract(StoreTools):
 
     def test_a_look_never_shows_a_holder_without_its_lease(self) -> None:
         """10. Rows are read before leases, or both in one step."""
-        other = self.open_again()
+        other = self.another_server()
         calls = 0
 
         def take_lease_and_claim() -> None:
@@ -81,7 +81,7 @@ class LooksContract(StoreTools):
 
     def test_a_lease_that_is_renewed_while_look_reads_is_not_left_out(self) -> None:
         """10. A lease that is renewed while look reads is not left out."""
-        other = self.open_again()
+        other = self.another_server()
         lease = self.acquired(ttl=self.longest_lease / 2)
 
         def renew_and_outlive() -> None:

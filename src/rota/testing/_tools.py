@@ -82,11 +82,19 @@ class StoreTools:
 
     def setup_method(self, method: object = None) -> None:
         self.clock = None if type(self).clock is None else StoreClock()
+        self._others: list[Store] = []
         self.store = self.open()
         self.start = self.now()
 
     def teardown_method(self, method: object = None) -> None:
-        self.store.close()
+        for store in (self.store, *self._others):
+            store.close()
+
+    def another_server(self) -> Store:
+        """`open_again`, closed at the end of the test."""
+        other = self.open_again()
+        self._others.append(other)
+        return other
 
     @property
     def short(self) -> timedelta:
