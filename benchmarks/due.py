@@ -2,8 +2,8 @@
 
     python benchmarks/due.py [tasks]
 
-Every figure is the median processor time of several rounds in this process; the peers are measured on a sample and
-scaled up, since they need seconds. Figures of one run on one machine: read the ratios.
+Every figure is the median processor time of several rounds in this process; the peers are measured on a
+sample and scaled up, since they need seconds. Figures of one run on one machine: read the ratios.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from croniter import croniter
 from cronsim import CronSim
@@ -80,48 +81,39 @@ def with_croniter(texts: list[str], after: datetime, upto: datetime) -> list[int
 
 def line(name: str, seconds: float, base: float | None = None) -> None:
     times = f"{seconds / base:10.1f}x" if base else ""
-    print(f"  {name:<58}{seconds * 1000:10.3f} ms{times}")  # noqa: T201
+    print(f"  {name:<58}{seconds * 1000:10.3f} ms{times}")
+
+
+def compare(title: str, texts: list[str]) -> None:
+    """One table."""
+    print(f"{len(texts)} tasks, {title} ({len(set(texts))} texts), zone {ZONE}")
+    upto = AFTER + MINUTE
+    tasks = compiled(texts)
+    index = DueIndex(tasks)
+    due = index.between(AFTER, upto)
+    assert due == due_between(tasks, AFTER, upto)
+    assert due == [place for place, task in enumerate(tasks) if (task.next(AFTER) or upto + MINUTE) <= upto]
+    instants = [AFTER + MINUTE * step for step in range(50)]
+    resident = median(lambda: [index.between(at, at + MINUTE) for at in instants], 7) / len(instants)
+    line(f"resident, one minute ({len(due)} due)", resident)
+    late = median(lambda: index.between(AFTER, AFTER + 5 * MINUTE), 50)
+    line("resident, the 5 minutes of a late tick", late)
+    line("building the index", median(lambda: DueIndex(tasks), 3))
+    one_shot = median(lambda: due_between(compiled(texts), AFTER, upto), 5, forget)
+    line("one-shot: parse, compile and judge", one_shot)
+    line("  of which judging", median(lambda: due_between(tasks, AFTER, upto), 5))
+    sample = texts[:SAMPLE]
+    for name, peer in ("cronsim", with_cronsim), ("croniter", with_croniter):
+        taken = median(partial(peer, sample, AFTER, upto), 3) * len(texts) / len(sample)
+        line(f"{name}, parse and next (x one-shot)", taken, one_shot)
+        line(f"{name}, the same (x resident)", taken, resident)
+    print()
 
 
 def main(count: int) -> None:
     rng = random.Random(1)
-    upto = AFTER + MINUTE
-    for title, texts in (
-        ("a few hundred texts over and over", realistic(count, rng)),
-        ("every text once", distinct(count, rng)),
-    ):
-        print(f"{count} tasks, {title} ({len(set(texts))} texts), zone {ZONE}")  # noqa: T201
-        tasks = compiled(texts)
-        index = DueIndex(tasks)
-        due = index.between(AFTER, upto)
-        assert (
-            due
-            == due_between(tasks, AFTER, upto)
-            == [place for place, task in enumerate(tasks) if (task.next(AFTER) or upto + MINUTE) <= upto]
-        )
-        instants = [AFTER + MINUTE * step for step in range(50)]
-        resident = median(lambda: [index.between(at, at + MINUTE) for at in instants], 7) / len(instants)
-        line(f"resident, one minute ({len(due)} due)", resident)
-        midnight = datetime(2026, 8, 5, 21, 59, tzinfo=UTC)
-        line(
-            f"resident, midnight ({len(index.between(midnight, midnight + MINUTE))} due)",
-            median(lambda: index.between(midnight, midnight + MINUTE), 50),
-        )
-        line(
-            "resident, the 5 minutes of a late tick",
-            median(lambda: index.between(AFTER, AFTER + 5 * MINUTE), 50),
-        )
-        line("building the index", median(lambda: DueIndex(tasks), 3))
-        one_shot = median(lambda: due_between(compiled(texts), AFTER, upto), 5, forget)
-        line("one-shot: parse, compile and judge", one_shot)
-        line("  of which judging", median(lambda: due_between(tasks, AFTER, upto), 5))
-        sample = texts[:SAMPLE]
-        scale = len(texts) / len(sample)
-        for name, peer in ("cronsim", with_cronsim), ("croniter", with_croniter):
-            taken = median(lambda peer=peer: peer(sample, AFTER, upto), 3) * scale
-            line(f"{name}, parse and next (x one-shot)", taken, one_shot)
-            line(f"{name}, the same (x resident)", taken, resident)
-        print()  # noqa: T201
+    compare("a few hundred texts over and over", realistic(count, rng))
+    compare("every text once", distinct(count, rng))
 
 
 if __name__ == "__main__":

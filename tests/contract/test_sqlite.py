@@ -72,6 +72,7 @@ def test_a_closed_store_opens_itself_again(path: Path) -> None:
     store.claim([])
     store.close()
     assert store.rows(RowQuery()).items == []
+    store.close()
 
 
 def test_a_clock_that_steps_back_by_more_than_the_allowance_is_told_once(path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import calendar
+import pickle
+from collections.abc import Callable
+from datetime import date, datetime
 
 import pytest
 
@@ -211,6 +214,8 @@ def test_what_has_no_meaning_is_refused_with_its_field_and_what_was_found(text: 
         ("0 30 * * *", "did you mean 30 0?"),
         ("5/15 * * * *", "say 5-59/15"),
         ("0 5/2 * * *", "say 5-23/2"),
+        ("59/15 * * * *", "say 59"),
+        ("5/0 * * * *", "say 5"),
         ("0 0 5 * 1/2", "say 1-6/2"),
         ("0 0 0 1 1 0 *", "there is no field for the year"),
         ("0 2 * * 2 * *", "there is no field for the year"),
@@ -301,6 +306,14 @@ EXPLAINED = {
     "*/10 * * * * *": "every 10 seconds",
     "15 30 2 * * *": "at 02:30:15 every day",
     "@hourly": "at minute 0 of every hour",
+    "*/45 * * * * *": "at seconds 0 and 45 of every minute",
+    "15 */5 * * * *": "at second 15 of every 5 minutes",
+    "5-10 * 3 * * *": "at seconds 5 to 10 of every minute of hour 3 every day",
+    "* * 3 * * *": "every second of hour 3 every day",
+    "0 9 1-31 * 1": "at 09:00 on days 1 to 31 of the month or on Monday",
+    "0 0 29 2 5": "at 00:00 on day 29 of the month or on Friday in February",
+    "0 0 1,L * *": "at 00:00 on day 1 and the last day of the month",
+    "0 0 * * 1,5L": "at 00:00 on Monday and the last Friday of the month",
 }
 
 
@@ -312,3 +325,104 @@ def test_a_line_in_plain_english(text: str) -> None:
 @pytest.mark.parametrize("step", [7, 11, 23, 40, 45, 59])
 def test_an_uneven_step_is_never_called_every_so_many_minutes(step: int) -> None:
     assert f"every {step}" not in CronExpression.parse(f"*/{step} * * * *").explain()
+
+
+@pytest.mark.parametrize("step", range(1, 61))
+def test_every_n_minutes_is_said_only_where_it_is_true(step: int) -> None:
+    said = CronExpression.parse(f"*/{step} * * * *").explain()
+    assert (said == f"every {step} minutes") is (60 % step == 0 and 1 < step < 60)
+
+
+@pytest.mark.parametrize("days", ["13", "1-31", "1-7", "L", "15W", "5,*", "31"])
+@pytest.mark.parametrize("weekdays", ["5", "0-7", "MON-FRI", "5#2", "5L", "1,*"])
+def test_two_restricted_day_fields_are_joined_by_or(days: str, weekdays: str) -> None:
+    expression = CronExpression.parse(f"0 0 {days} * {weekdays}")
+    assert " or on " in expression.explain()
+    assert set(days_of(f"0 0 {days} * *", 2026, 7)) <= set(days_of(expression.text, 2026, 7))
+    assert set(days_of(f"0 0 * * {weekdays}", 2026, 7)) <= set(days_of(expression.text, 2026, 7))
+
+
+@pytest.mark.parametrize("starred", ["*", "*/2", "*,5", "*/1"])
+def test_a_day_field_that_begins_with_a_star_is_joined_by_and(starred: str) -> None:
+    for text in (f"0 0 {starred} * 1-5", f"0 0 13-19 * {starred}"):
+        expression = CronExpression.parse(text)
+        assert " or " not in expression.explain()
+        day, _, weekday = text.split()[2:]
+        both = set(days_of(f"0 0 {day} * *", 2026, 7)) & set(days_of(f"0 0 * * {weekday}", 2026, 7))
+        assert set(days_of(text, 2026, 7)) == both
+
+
+Find = Callable[[list[date]], date | None]
+
+
+def nearest_to(wanted: int) -> Find:
+    def find(days: list[date]) -> date | None:
+        working = [day for day in days if day.weekday() < 5]
+        return min(working, key=lambda day: abs(day.day - wanted)) if wanted <= len(days) else None
+
+    return find
+
+
+def nth(weekday: int, place: int) -> Find:
+    def find(days: list[date]) -> date | None:
+        found = [day for day in days if day.isoweekday() % 7 == weekday]
+        return found[place] if place < len(found) else None
+
+    return find
+
+
+SPECIAL_DAYS: dict[str, Find] = {
+    "0 0 L * *": lambda days: days[-1],
+    "0 0 L-5 * *": lambda days: days[-6],
+    "0 0 LW * *": lambda days: [day for day in days if day.weekday() < 5][-1],
+    **{f"0 0 {wanted}W * *": nearest_to(wanted) for wanted in (1, 2, 15, 28, 29, 30, 31)},
+    **{f"0 0 * * {day}#{place + 1}": nth(day, place) for day in range(7) for place in range(5)},
+    **{f"0 0 * * {day}L": nth(day, -1) for day in range(7)},
+}
+
+
+@pytest.mark.parametrize("text", SPECIAL_DAYS)
+def test_a_special_day_is_that_of_the_calendar_in_each_kind_of_month(text: str) -> None:
+    for year in (*range(2000, 2028), 2100):
+        for month in range(1, 13):
+            length = calendar.monthrange(year, month)[1]
+            found = SPECIAL_DAYS[text]([date(year, month, day) for day in range(1, length + 1)])
+            assert days_of(text, year, month) == ([found.day] if found else []), (year, month)
+
+
+def test_a_hint_that_says_what_to_write_can_be_followed() -> None:
+    for text in (
+        "5/15 * * * *",
+        "59/15 * * * *",
+        "5/0 * * * *",
+        "5/55 * * * *",
+        "5/54 * * * *",
+        "58/1 * * * *",
+    ):
+        hint = refusal(text).hint or ""
+        assert hint.startswith("say ")
+        CronExpression.parse(text.replace(text.split()[0], hint.removeprefix("say ")))
+
+
+@pytest.mark.parametrize("text", ["0 0 29 2 *", "0 0 L-28 2 *", "0 0 31 2 5", "0 0 29W 2 *", "0 0 * 2 1#5"])
+def test_a_date_that_some_year_has_is_not_refused(text: str) -> None:
+    assert any(days_of(text, year, 2) for year in range(2000, 2028))
+
+
+def test_a_line_is_a_frozen_value() -> None:
+    line = CronExpression.parse("*/5 8-18 * * MON-FRI")
+    assert line == CronExpression.parse(" */5  8-18 * * MON-FRI")
+    assert hash(line) == hash(CronExpression.parse(" */5  8-18 * * MON-FRI"))
+    assert line not in (CronExpression.parse("*/5 8-18 * * 1-5"), line.text)
+    assert repr(line) == "CronExpression('*/5 8-18 * * MON-FRI')"
+    assert pickle.loads(pickle.dumps(line)) == line
+    with pytest.raises(AttributeError, match="frozen"):
+        line.minute = 0  # type: ignore[misc]  # the point
+
+
+def test_a_search_ends_where_the_calendar_ends() -> None:
+    last = date.max.toordinal() * 86_400 - 1
+    assert CronExpression.parse("59 23 31 12 *").next_wall(last - 100) == last - 59
+    assert CronExpression.parse("59 23 31 12 *").next_wall(last) is None
+    assert CronExpression.parse("0 0 1 1 *").previous_wall(0) == 0
+    assert CronExpression.parse("1 0 1 1 *").previous_wall(0) is None

@@ -147,6 +147,17 @@ def test_there_is_nothing_between_an_instant_and_its_next_in_either_direction(
     assert trigger.next(before) == following
 
 
+def test_a_rare_time_is_found_from_the_other_season_in_both_directions() -> None:
+    winter, summer = (
+        Cron.parse("0 12 1 1 *", zone="Europe/Berlin"),
+        Cron.parse("0 12 1 7 *", zone="Europe/Berlin"),
+    )
+    assert winter.previous(at("2026-08-01T00:00")) == at("2026-01-01T11:00")
+    assert winter.next(at("2026-08-01T00:00")) == at("2027-01-01T11:00")
+    assert summer.previous(at("2026-02-01T00:00")) == at("2025-07-01T10:00")
+    assert summer.next(at("2026-02-01T00:00")) == at("2026-07-01T10:00")
+
+
 @given(lines, instants, zone_names, st.timedeltas(timedelta(0), timedelta(days=3)))
 def test_a_later_question_never_has_an_earlier_answer(
     line: Line, at: datetime, zone: str, later: timedelta
