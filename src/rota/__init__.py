@@ -8,7 +8,6 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as in typing, which takes as long to import as Python takes to start
 if TYPE_CHECKING:
-    from rota._core.chain import Chain
     from rota._core.errors import (
         DefinitionError,
         LeaseLost,
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         TaskTimeout,
     )
+    from rota._core.fluent.chain import Chain
     from rota._core.runs import Outcome, SkipReason
     from rota._core.schedule import Schedule
     from rota._core.task import Occurrence, Task
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_core.chain": ("Chain",),
+    "_core.fluent.chain": ("Chain",),
     "_core.errors": (
         "DefinitionError",
         "LeaseLost",

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from rota import DefinitionError
 from rota._core import zones
-from rota._core.due import DueIndex, due_between
+from rota._core.due import FORESIGHT, DueIndex, due_between, next_due, worth_asking
+from rota._core.task import Crash, CrashKind, Function, Overlap, OverlapKind, Task
 from rota._core.triggers import Cron, Every, Once, Restricted, Trigger, Window
+from rota._core.value import replace
 
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 ZONES = ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "Antarctica/Troll", "Pacific/Apia"]
@@ -199,3 +201,121 @@ def test_a_naive_window_is_refused() -> None:
         DueIndex([]).between(naive, naive)
     with pytest.raises(DefinitionError):
         due_between([], naive, naive)
+
+
+# -- drawn triggers
+
+CHANGES = [*moments(), at("2026-06-15T12:00"), at("2028-02-29T00:00")]
+zone_names = st.sampled_from(ZONES)
+spans = st.one_of(
+    st.integers(1, 119).map(lambda count: count * SECOND),
+    st.integers(1, 3000).map(lambda count: count * MINUTE),
+    st.integers(1, 9).map(lambda count: count * DAY),
+)
+
+
+def field(low: int, high: int) -> st.SearchStrategy[str]:
+    value = st.integers(low, high)
+    step = st.integers(1, high - low + 1).map(lambda step: f"*/{step}")
+    ranges = st.tuples(value, value).map(lambda ends: f"{ends[0]}-{ends[1]}")
+    return st.one_of(st.just("*"), step, value.map(str), ranges, ranges)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> str:
+    parts = [draw(field(0, 59)), draw(field(0, 23)), draw(st.sampled_from(["*", "*", "13", "L", "28-3"]))]
+    parts += [draw(st.sampled_from(["*", "*", "1-6"])), draw(st.sampled_from(["*", "*", "MON-FRI", "0"]))]
+    return " ".join([*draw(st.sampled_from([[], [], ["*/20"], ["30"]])), *parts])
+
+
+@st.composite
+def triggers(draw: st.DrawFn) -> Trigger:
+    zone, near = draw(zone_names), draw(st.sampled_from(CHANGES))
+    offset = draw(st.sampled_from([timedelta(0), MINUTE, 90 * SECOND, 2 * HOUR + 30 * MINUTE]))
+    kind = draw(st.sampled_from(["cron", "cron", "every", "anchored", "once"]))
+    trigger: Trigger
+    if kind == "cron":
+        trigger = Cron.parse(*draw(st.lists(lines(), min_size=1, max_size=3)), zone=zone)
+    elif kind == "once":
+        shifts = draw(st.lists(st.timedeltas(-DAY, DAY), min_size=1, max_size=3))
+        trigger = Once(tuple(near + shift for shift in shifts))
+    else:
+        anchor = near + draw(st.timedeltas(-DAY, DAY)) if kind == "anchored" else None
+        trigger = Every(draw(spans), zone, offset, anchor)
+    if draw(st.booleans()):
+        window = Window(draw(st.integers(0, 1439)), draw(st.integers(0, 1440)), draw(st.booleans()))
+        days = draw(st.sampled_from([None, None, frozenset({0}), frozenset({1, 2, 3})]))
+        bounds = draw(st.sampled_from([(None, None), (near, None), (None, near)]))
+        windows = draw(st.sampled_from([(), (window,), (window, Window(60, 239))]))
+        trigger = Restricted(trigger, draw(st.sampled_from([zone, "UTC"])), windows, days, *bounds)
+    return trigger
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(triggers(), min_size=1, max_size=12),
+    st.sampled_from(CHANGES),
+    st.timedeltas(-6 * HOUR, 6 * HOUR),
+    st.one_of(st.timedeltas(timedelta(0), 3 * MINUTE), st.timedeltas(timedelta(0), 9 * HOUR)),
+)
+def test_drawn_triggers_are_due_exactly_where_each_says_so_itself(
+    drawn: list[Trigger], change: datetime, shift: timedelta, length: timedelta
+) -> None:
+    for after in (change + shift, change - length, change):
+        expected = asked_one_by_one(drawn, after, after + length)
+        assert due_between(drawn, after, after + length) == expected
+        assert DueIndex(drawn).between(after, after + length) == expected
+
+
+# -- tasks
+
+
+def task_of(trigger: Trigger, **policies: object) -> Task:
+    return replace(Task("task", Function(print), trigger), **policies)
+
+
+def test_the_next_due_instant_is_that_of_the_first_task_and_a_broken_one_has_none() -> None:
+    tasks = [task_of(Cron.parse(text)) for text in ("0 12 * * *", "0 11 * * *")]
+    noon = at("2026-01-01T12:00")
+    assert next_due(tasks, at("2026-01-01T10:00")) == noon - HOUR
+    assert next_due([*tasks, task_of(Broken())], noon - HOUR) == noon
+    assert next_due(tasks, noon) == noon + 23 * HOUR
+    assert next_due([task_of(Broken())], noon) is None
+    assert next_due([task_of(Once((noon,)))], noon) is None
+    assert next_due([], noon) is None
+
+
+def test_the_store_is_asked_where_something_is_due_between_look_back_and_foresight() -> None:
+    task, noon, instant = (
+        task_of(Once((at("2026-01-01T12:00"),))),
+        at("2026-01-01T12:00"),
+        timedelta.resolution,
+    )
+    assert not worth_asking([task], noon - FORESIGHT - instant)
+    assert worth_asking([task], noon - FORESIGHT)
+    assert worth_asking([task], noon + task.look_back - instant)
+    assert not worth_asking([task], noon + task.look_back)
+    assert not worth_asking([], noon)
+    assert worth_asking([task_of(Broken())], noon)
+
+
+def test_each_task_has_its_own_look_back() -> None:
+    noon = at("2026-01-01T12:00")
+    patient = task_of(Once((noon,)), grace=HOUR)
+    tasks = [task_of(Once((noon,))), patient]
+    assert worth_asking(tasks, noon + HOUR - SECOND)
+    assert not worth_asking(tasks[:1], noon + HOUR - SECOND)
+    assert not worth_asking(tasks, noon + HOUR)
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        {"overlap": Overlap(OverlapKind.QUEUE_ONE)},
+        {"crash": Crash(CrashKind.RETRY, 1, HOUR)},
+    ],
+    ids=["it may wait", "it may be retried"],
+)
+def test_what_only_the_store_can_know_is_always_worth_a_question(policies: dict[str, object]) -> None:
+    noon = at("2026-01-01T12:00")
+    assert worth_asking([task_of(Once((noon,)), **policies)], noon + 100 * DAY)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rota import Chain
-from rota._core.policies import NOT_YET
+from rota._core.fluent.policies import NOT_YET
 from rota._core.triggers import Cron
 from tests.docs.blocks import ROOT
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ParamSpec
 
-from rota._core import work
-from rota._core.chain import Book, Chain, Said
 from rota._core.errors import DefinitionError
-from rota._core.freeze import freeze
+from rota._core.fluent import work
+from rota._core.fluent.chain import Book, Chain, Said
+from rota._core.fluent.freeze import freeze
+from rota._core.fluent.verbs import Verbs, place
 from rota._core.task import Task, Work
-from rota._core.verbs import Verbs, place
 from rota._core.zones import zone as zone_named
 
 P = ParamSpec("P")

@@ -15,9 +15,9 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from rota._core.fluent.work import asks_for_its_run
 from rota._core.runs import Outcome, Result
 from rota._core.task import Command, Filter, Function, Module, Task
-from rota._core.work import asks_for_its_run
 from rota._engine import output as outputs
 from rota._engine.clock import Clock
 from rota._engine.output import Output

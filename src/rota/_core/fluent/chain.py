@@ -6,8 +6,10 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Generic, NamedTuple, ParamSpec, TypeVar
 
-from rota._core import words, work
 from rota._core.errors import DefinitionError
+from rota._core.fluent import words, work
+from rota._core.fluent.timing import Timing
+from rota._core.fluent.verbs import Verbs, place
 from rota._core.task import (
     CatchUp,
     Crash,
@@ -18,9 +20,7 @@ from rota._core.task import (
     Servers,
     Work,
 )
-from rota._core.timing import Timing
 from rota._core.triggers import Window
-from rota._core.verbs import Verbs, place
 from rota._core.zones import zone as zone_named
 
 if TYPE_CHECKING:

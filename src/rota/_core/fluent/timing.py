@@ -10,9 +10,9 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, NamedTuple
 
-from rota._core import words
 from rota._core.cron import CronExpression
 from rota._core.errors import DefinitionError
+from rota._core.fluent import words
 from rota._core.triggers import Cron, Every, Once, Trigger
 from rota._core.zones import zone as zone_named
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from rota._core import words
 from rota._core.errors import DefinitionError
+from rota._core.fluent import words
 from rota._core.leases import LONGEST_LEASE, SHORTEST_LEASE
 from rota._core.task import (
     CatchUp,

@@ -13,8 +13,8 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from rota._core import policies, timing, words, work
-from rota._core.policies import NOT_YET, not_yet
+from rota._core.fluent import policies, timing, words, work
+from rota._core.fluent.policies import NOT_YET, not_yet
 from rota._core.task import Servers
 
 C_co = TypeVar("C_co", covariant=True)

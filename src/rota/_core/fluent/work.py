@@ -8,8 +8,8 @@ from types import FunctionType, MethodType
 from typing import Final
 
 from rota._core.errors import DefinitionError
+from rota._core.fluent.words import text
 from rota._core.task import Command, Filter, Function, Module, Work
-from rota._core.words import text
 
 # Flags of a code object (Include/cpython/code.h); `inspect` has them too and costs a signature object.
 _TAKES_MORE: Final = 0x04

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from rota._core import words, work
-from rota._core.chain import Chain, Facts, Said
 from rota._core.errors import DefinitionError
+from rota._core.fluent import words, work
+from rota._core.fluent.chain import Chain, Facts, Said
 from rota._core.task import CatchUpKind, OverlapKind, Task
 from rota._core.triggers import Cron, Every, Once, Restricted, Trigger
 from rota._core.zones import zone as zone_named
