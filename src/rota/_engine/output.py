@@ -12,7 +12,6 @@ import sys
 import threading
 from contextlib import suppress
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Final, TextIO
 
 from rota._core.task import OutputPolicy
@@ -32,7 +31,7 @@ class Output:
         self._name, self._echo = name, policy.echo
         self._file: TextIO | None = None
         if policy.path is not None:
-            self._file = Path(policy.path).open("a", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  # closed by `close`
+            self._file = open(policy.path, "a", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  # closed by `close`
 
     def write(self, text: str) -> int:
         with self._lock:
