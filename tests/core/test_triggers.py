@@ -15,6 +15,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rota import DefinitionError
+from rota._core.cron import CronExpression
+from rota._core.patterns import Grid, Opening, meeting
 from rota._core.triggers import Cron, Every, Once, Restricted, Trigger, Window, parse_time
 
 MICROSECOND, SECOND, MINUTE = timedelta(microseconds=1), timedelta(seconds=1), timedelta(minutes=1)
@@ -177,6 +179,24 @@ def test_a_line_with_seconds_is_made_up_once_as_well() -> None:
     trigger = Cron.parse("*/20 30 2 * * *", zone=BERLIN)
     assert list(trigger.between(at("2026-03-29T00:00"), at("2026-03-29T12:00"))) == [at("2026-03-29T01:00")]
     assert len(list(trigger.between(at("2026-10-25T00:00"), at("2026-10-25T12:00")))) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["10,50 * * * * *", "*/20 5,6 2-4 * * *", "0,59 59 23 * * *", "15-17 */30 * * * 1", "7 30 2,5 * * *"],
+)
+def test_a_line_with_seconds_agrees_both_ways_with_a_walk_over_every_second(text: str) -> None:
+    trigger, expression = Cron.parse(text), CronExpression.parse(text)
+    first, last = at("2026-05-31T23:58"), at("2026-06-01T05:02")
+    seconds = [first + count * SECOND for count in range(1, (last - first) // SECOND + 1)]
+    expected = [instant for instant in seconds if expression.matches(instant.replace(tzinfo=None))]
+    assert expected
+    assert list(trigger.between(first, last)) == expected
+    backwards, before = [], last + MICROSECOND
+    while (earlier := trigger.previous(before)) is not None and earlier > first:
+        backwards.append(earlier)
+        before = earlier
+    assert backwards[::-1] == expected
 
 
 def test_cron_needs_a_line_and_a_zone_that_exists() -> None:
@@ -586,6 +606,26 @@ def test_what_opens_once_in_years_is_found_both_ways(inner: Trigger, zone: str, 
     if second is not None:
         assert opens(trigger, second)
         assert trigger.previous(second) == first
+
+
+@pytest.mark.parametrize("period", [60, 61, 97 * 60, 1439 * 60, 86_400, 25 * 3600, 8 * 86_400])
+@pytest.mark.parametrize("opens", [range(720, 721), range(1435, 1445), [0, 10_079], range(3000, 4000)])
+def test_where_a_grid_meets_an_opening_is_what_a_walk_over_the_grid_finds(
+    period: int, opens: list[int]
+) -> None:
+    opening = Opening(sum(1 << minute for minute in opens))
+    both = meeting(Grid(period, 17 % period, False), opening)
+    times = [17 % period + count * period for count in range(2 * 10_080 + 1)]
+    met = [wall for wall in times if opening.is_open(wall)]
+    if both is None:
+        assert met == []
+        return
+    assert met
+    for wall in met[1:12]:
+        assert both.next_wall(wall) == both.previous_wall(wall) == wall
+    for earlier, later in pairwise(met[:12]):
+        assert both.next_wall(earlier + 1) == later
+        assert both.previous_wall(later - 1) == earlier
 
 
 def test_both_bounds_are_included_to_the_microsecond() -> None:
