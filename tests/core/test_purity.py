@@ -36,6 +36,7 @@ ALLOWED_IMPORTS = {
     "textwrap",
     "types",
     "typing",
+    "zlib",
     "zoneinfo",  # reads the zone data, which is a table and not the state of a machine
 }
 

@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -23,7 +24,7 @@ from rota._engine.executor import REPR_LIMIT
 from rota._engine.output import LIMIT
 from rota._engine.run import Run, current_run
 
-from .conftest import Bench, task_of
+from .bench import Bench, task_of
 
 
 def test_a_function_that_returns_has_succeeded_and_its_value_is_kept(bench: Bench) -> None:
@@ -159,6 +160,40 @@ def test_what_is_printed_logged_and_written_to_standard_error_is_kept_in_order(b
     assert lines[:2] == ["one", "two"]
     assert "INFO rota.task.task: three" in lines[2]
     assert "WARNING shop: four" in lines[3]
+
+
+LOGS_LATE = """
+import sys
+from datetime import UTC, datetime
+from rota import Run
+from rota._core.task import Function
+from tests.engine.bench import Bench, task_of
+
+def first_of_all():
+    import logging
+    logging.getLogger("shop").warning("one")
+
+def by_its_run(run: Run):
+    run.logger.info("two")
+
+assert "logging" not in sys.modules
+bench = Bench()
+for work in (first_of_all, by_its_run):
+    print(repr(bench.execute(work).output))
+"""
+
+
+def test_a_log_that_is_imported_only_inside_a_run_is_kept_as_well() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOGS_LATE],
+        cwd=Path(__file__).parents[2],
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    first, second = done.stdout.splitlines()
+    assert "one" in first
+    assert "INFO rota.task.task: two" in second
 
 
 def test_the_output_of_two_runs_that_go_on_at_once_does_not_mix(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from zlib import adler32, crc32
 
 from rota._core.triggers import Trigger
 from rota._core.value import NOTHING, replace, value
@@ -228,9 +229,8 @@ class Task:
 
         Windows and policies are no part of it, so that editing one leaves nothing undecided behind.
         """
-        from hashlib import blake2b  # it loads OpenSSL, and a tick that has nothing to do needs it not
-
-        digest = blake2b(self.trigger.identity.encode(), digest_size=6).hexdigest()
+        identity = self.trigger.identity.encode()
+        digest = f"{crc32(identity):08x}{adler32(identity):08x}"
         return f"mark:{self.key}:{digest}"
 
     @property

@@ -7,7 +7,6 @@ outside any run goes where it always went.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from contextlib import suppress
@@ -95,23 +94,8 @@ class _Router:
         return getattr(self._stream, name)
 
 
-class _LogHandler(logging.Handler):
-    """Writes what is logged inside a run to that run's output."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        output = _output.get(None)
-        if output is None:
-            return
-        try:
-            output.write(self.format(record) + "\n")
-        except Exception:
-            self.handleError(record)
-
-
 _output: ContextVar[Output | None] = ContextVar("rota.output", default=None)
 _streams: dict[str, TextIO] = {}
-_handler = _LogHandler()
-_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 _users = 0
 _lock = threading.Lock()
 
@@ -125,10 +109,8 @@ def catch() -> None:
             for name in ("stdout", "stderr"):
                 _streams[name] = getattr(sys, name)
                 setattr(sys, name, _Router(_streams[name]))
-            logging.getLogger().addHandler(_handler)
-            ours = logging.getLogger("rota.task")
-            if ours.level == logging.NOTSET:
-                ours.setLevel(logging.INFO)
+            if "logging" in sys.modules:
+                catch_log()
 
 
 def let_go() -> None:
@@ -140,7 +122,23 @@ def let_go() -> None:
                 if isinstance(getattr(sys, name), _Router):
                     setattr(sys, name, stream)
             _streams.clear()
-            logging.getLogger().removeHandler(_handler)
+            if "rota._engine.log" in sys.modules:
+                sys.modules["rota._engine.log"].detach()
+
+
+def catch_log() -> None:
+    """Route the log by run as well. A log that nobody has imported yet is not worth its import.
+
+    Imported and used for the first time inside a run, it writes to standard error, which is caught.
+    """
+    from rota._engine import log
+
+    log.attach()
+
+
+def current() -> Output | None:
+    """The output of the run in whose context we are."""
+    return _output.get(None)
 
 
 def belongs_to(output: Output) -> None:

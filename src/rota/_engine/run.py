@@ -90,6 +90,9 @@ class Run:
         """A logger named after the task; what it is told stands in the run's output too."""
         import logging
 
+        from rota._engine.output import catch_log
+
+        catch_log()
         return logging.getLogger(f"rota.task.{self.task.name}")
 
     def check(self) -> None:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from os import urandom
 from typing import Final
 
-from rota._core.due import next_due
+from rota._core.due import due_between, next_due
 from rota._core.leases import Lease, Request, margin
 from rota._core.planner import NotYet, Plan, Start, plan, question
 from rota._core.rows import Cause, Claim, End, Refusal, Refused, Row, RowQuery, View
@@ -306,8 +306,8 @@ class Runner:
         tick = first = self.tick()
         while True:
             wait = None
-            due = None if tick.plan is None else next_due(self.tasks, tick.plan.upto)
-            if due is not None and due <= minute_end:
+            due = None if tick.plan is None else self._due_until(minute_end, tick.plan.upto)
+            if due is not None:
                 within_minute = within_minute or bool(due.second or due.microsecond)
                 seconds = (due - self._clock.estimate()).total_seconds()
                 if within_minute or seconds <= PATIENCE.total_seconds():
@@ -325,6 +325,11 @@ class Runner:
                 or any(task.may_wait() or task.attempts > 1 for task in self.tasks)
             ):
                 tick = self.tick()
+
+    def _due_until(self, end: datetime, after: datetime) -> datetime | None:
+        """The first instant after `after` and up to `end` at which a task is due."""
+        soon = due_between([task.trigger for task in self.tasks], after, end) if after < end else []
+        return next_due([self.tasks[place] for place in soon], after)
 
     def drain(self) -> None:
         """Start nothing more, and let `run` return when what goes on has ended. From any thread."""
