@@ -23,7 +23,7 @@ test: $(READY) ## every test, also those that need real servers
 	$(PY) -m pytest $(PYTEST_ARGS)
 
 quick: $(READY) ## the tests that need no servers, under 30 s
-	$(PY) -m pytest -m quick $(PYTEST_ARGS)
+	$(PY) -m pytest -m quick -n 2 $(PYTEST_ARGS)
 
 fix: $(READY) ## format the code and repair what can be repaired
 	$(PY) -m ruff format .

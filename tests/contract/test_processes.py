@@ -29,6 +29,8 @@ OCCASIONS = [
     for k in range(OCCURRENCES)
 ]
 
+pytestmark = pytest.mark.slow  # each starts eight interpreters
+
 
 def claims(store: SQLiteStore, number: int, ready: float) -> list[Any]:
     """One by one, in an order of its own."""

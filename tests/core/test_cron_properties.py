@@ -100,6 +100,7 @@ def parsed(line: Line, zone: str = "UTC") -> Cron:
     raise AssertionError("not reached")
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(lines, instants)
 def test_next_and_previous_agree_with_a_walk_over_every_minute(line: Line, after: datetime) -> None:

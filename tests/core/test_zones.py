@@ -192,6 +192,7 @@ def agrees_around(name: str, at: datetime, old: int, new: int) -> None:
         assert list(backwards(trigger, at - NIGHT, at + NIGHT))[::-1] == expected, told
 
 
+@pytest.mark.slow
 def test_every_zone_agrees_with_the_simulation_at_a_gap_and_a_fold_of_its_own() -> None:
     places = 0
     for name in names():
