@@ -200,6 +200,26 @@ def test_an_outcome_whose_answer_was_lost_is_settled_again_and_written_once(site
     assert len([event for event in site.events if isinstance(event, told.StoreTrouble)]) == 2
 
 
+def test_an_exception_may_say_anything_at_any_length(site: Site) -> None:
+    def rude() -> None:
+        raise ValueError("\udcff \0 " + "x" * 100_000)
+
+    site.schedule.call(rude).name("rude").every(seconds=1)
+    site.tick()
+    (detail,) = {row.detail for row in site.rows("rude") if row.outcome is Outcome.FAILED}
+    assert detail.startswith("ValueError: \\udcff \\0 xxx")
+    assert len(detail) < 600
+
+
+def test_a_process_that_ends_long_after_its_last_look_leaves_no_state(site: Site) -> None:
+    site.schedule.call(print).name("greet").yearly(on="01-01", at="00:00")
+    site.make_due()
+    with site.server() as server:
+        server.runner.tick()
+        server.runner.looked_at -= 31
+    assert Server(site.schedule).is_anything_due()
+
+
 def test_a_listener_that_raises_is_told_and_stops_nothing(site: Site) -> None:
     def rude(event: Event) -> None:
         if not isinstance(event, ListenerFailed):
@@ -239,12 +259,13 @@ def test_a_task_of_every_server_is_run_by_each(site: Site, monkeypatch: pytest.M
 def test_no_more_runs_go_on_than_may_and_the_others_stay_due(site: Site) -> None:
     going_on, most = [0], [0]
     lock = threading.Lock()
-    release = threading.Event()
+    release, arrived = threading.Event(), threading.Semaphore(0)
 
     def work() -> None:
         with lock:
             going_on[0] += 1
             most[0] = max(most[0], going_on[0])
+        arrived.release()
         release.wait(10)
         with lock:
             going_on[0] -= 1
@@ -256,6 +277,7 @@ def test_no_more_runs_go_on_than_may_and_the_others_stay_due(site: Site) -> None
     with Server(site.schedule, site.events.append, most=2) as server:
         tick = server.runner.tick()
         assert tick.left >= 3
+        assert all(arrived.acquire(timeout=10) for _ in range(2))
         release.set()
         server.runner.carrier.finish()
         while server.runner.tick().left:

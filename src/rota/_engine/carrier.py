@@ -21,6 +21,7 @@ from rota._engine.clock import Clock
 from rota._engine.events import Events
 from rota._engine.executor import Executing
 from rota._engine.heartbeat import Heartbeat
+from rota._engine.output import one_sentence
 from rota._engine.run import Run
 
 
@@ -50,7 +51,7 @@ class Won:
             task.keep_until(due, attempt),
             server=self.row.server,
             reason=reason,
-            detail=detail or (result.detail if result else ""),
+            detail=one_sentence(detail or (result.detail if result else "")),
             output=result.output if result else "",
             took=result.took if result else None,
         )

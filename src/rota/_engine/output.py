@@ -18,6 +18,9 @@ from rota._core.task import OutputPolicy
 LIMIT: Final = 64 * 1024
 """Characters of output kept in a row: the first and the last half of what a longer run prints."""
 
+LONGEST_DETAIL: Final = 500
+"""Characters of a detail."""
+
 
 class Output:
     """The output of one run. Safe to write to from any thread."""
@@ -67,13 +70,25 @@ class Output:
             over = max(0, len(tail) - LIMIT // 2)
             cut = self._cut + over
             text = head + (f"\n… {cut} characters cut …\n" if cut else "") + tail[over:]
-        return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+        return _writable(text)
 
     def close(self) -> None:
         with self._lock:
             if self._file is not None:
                 self._file.close()
                 self._file = None
+
+
+def one_sentence(detail: str) -> str:
+    """A detail that every store can write, and a person can read: an exception may say anything at any length."""
+    text = _writable(detail)
+    return (
+        text if len(text) <= LONGEST_DETAIL else f"{text[:LONGEST_DETAIL]}… {len(text) - LONGEST_DETAIL} more"
+    )
+
+
+def _writable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
 
 
 class _Router:

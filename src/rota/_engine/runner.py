@@ -77,6 +77,7 @@ class Runner:
         self._draining = False
         self.saw_open_rows = False
         """Whether some run was going on anywhere when the store was last looked at."""
+        self.looked_at = clock.boot()
 
     # -- the tick
 
@@ -88,7 +89,7 @@ class Runner:
             view = self._asking.look(question(self.tasks, self._clock.estimate()))
             if view is None:
                 return done
-            self.saw_open_rows = any(row.is_open for row in view.rows)
+            self.saw_open_rows, self.looked_at = any(row.is_open for row in view.rows), looked
             decided = plan(self.tasks, view, server=self._server)
             found_lost = self._clean_up(decided)
             starts, left = self._affordable(decided)

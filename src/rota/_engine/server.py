@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 HISTORY: Final = timedelta(days=30)
 """How long final rows are kept at least; what is still needed for deciding is kept longer."""
 
+KNOWN_FOR: Final = 30.0
+"""Seconds after a look for which it is taken to be known whether runs are going on."""
+
 PRUNE_EVERY: Final = timedelta(hours=1)
 
 
@@ -169,13 +172,13 @@ class Server:
     def _remember(self) -> None:
         """Leave the offset for the next one-shot tick, and now and then prune the history.
 
-        Where some run was going on when the store was last asked, nothing is left: the next tick asks
-        again, so a run whose server is killed is found lost as soon as its lease has lapsed.
+        Where some run was going on when the store was last looked at, or that was a while ago, nothing is
+        left: the next tick asks again, so a killed run is found as soon as its lease has lapsed.
         """
         now = self.clock.wall()
         pruned_at = self._state.pruned_at if self._state else None
         if pruned_at is None or not timedelta(0) <= now - pruned_at < PRUNE_EVERY:
             self.store.prune(self.clock.estimate() - HISTORY)
             pruned_at = now
-        if not self.runner.saw_open_rows:
+        if not self.runner.saw_open_rows and self.clock.boot() - self.runner.looked_at < KNOWN_FOR:
             state.save(self._file, state.State(now, self.clock.offset, pruned_at))
