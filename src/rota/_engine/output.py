@@ -80,7 +80,7 @@ class Output:
 
 
 def one_sentence(detail: str) -> str:
-    """A detail that every store can write, and a person can read: an exception may say anything at any length."""
+    """A detail that any store can write and a person can read; an exception may say anything."""
     text = _writable(detail)
     return (
         text if len(text) <= LONGEST_DETAIL else f"{text[:LONGEST_DETAIL]}… {len(text) - LONGEST_DETAIL} more"
