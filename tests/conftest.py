@@ -1,14 +1,13 @@
-"""What all tests share: which of them are quick, and what a missing service means."""
+"""What all tests share: which of them are quick, and that every server they started is stopped."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from hypothesis import settings
+
+from tests import servers
 
 TESTS = Path(__file__).parent
 QUICK = {"cases", "contract", "core", "engine", "simulation", "typing"}
@@ -27,13 +26,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("quick")
 
 
-@pytest.fixture(scope="session")
-def missing_service() -> Callable[[str], NoReturn]:
-    """What a fixture calls when it cannot start its server: an error in CI, a visible skip elsewhere."""
-
-    def missing(what: str) -> NoReturn:
-        if os.environ.get("CI"):
-            pytest.fail(f"missing service: {what}", pytrace=False)
-        pytest.skip(f"missing service: {what}")
-
-    return missing
+def pytest_sessionfinish() -> None:
+    servers.stop_all()

@@ -34,7 +34,7 @@ from rota.stores.base import (
     Store,
     View,
     claimed,
-    is_pause,
+    is_notice,
     pruned_mark,
 )
 from rota.stores.memory import MemoryStore
@@ -434,7 +434,7 @@ class LimitsPauses(MemoryStore):
     def acquire(self, requests: Sequence[Request]) -> Answer[Lease | Refusal]:
         longest = self.longest_lease
         return super().acquire(
-            [replace(r, ttl=min(r.ttl, longest)) if is_pause(r.key) else r for r in requests]
+            [replace(r, ttl=min(r.ttl, longest)) if is_notice(r.key) else r for r in requests]
         )
 
 
@@ -687,7 +687,7 @@ class KnowsNoQuarantine(MemoryStore):
         return answer
 
 
-@caught_by("test_pauses_are_exempt", Volatile)
+@caught_by("test_pauses_and_servers_that_sign_in_are_exempt", Volatile)
 class QuarantinesPauses(MemoryStore):
     def _acquire(self, request: Request, now: datetime) -> Lease | Refusal:
         quiet_until = self._quiet_until()

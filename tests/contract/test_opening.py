@@ -67,7 +67,7 @@ def test_names_with_marks_of_urls_are_names_of_files(tmp_path: Path) -> None:
         ("sqlite:///", ["not a sqlite address"]),
         ("memory:somewhere", ["not a memory address"]),
         ("sqlite:///rota.db?speed=11", ["sqlite has no such option", "speed", "timeout, create"]),
-        ("memory:?timeout=1", ["memory has no such option", "timeout", "none"]),
+        ("memory:?timeout=1", ["memory has no such option", "timeout", "namespace"]),
         ("sqlite:///rota.db?timeout=soon", ["timeout", "more than 0, at most 5 seconds"]),
         ("sqlite:///rota.db?timeout=0", ["timeout", "more than 0, at most 5 seconds"]),
         ("sqlite:///rota.db?timeout=nan", ["timeout", "more than 0, at most 5 seconds"]),

@@ -28,6 +28,9 @@ SHORTEST_LEASE: Final = timedelta(seconds=10)
 PAUSE_PREFIX: Final = "pause:"
 """Keys of pauses. A pause protects nothing that runs, so it may be long and needs no quarantine."""
 
+SERVER_PREFIX: Final = "server:"
+"""Keys under which servers sign in, for `rota check`. Like a pause, a record that protects nothing."""
+
 EVERYTHING: Final = "*"
 """The task name in the key of a pause that holds for the whole schedule."""
 
@@ -93,6 +96,12 @@ class Trust:
         if not self.holds_at(answered):
             return self
         return replace(self, ends=max(self.ends, Trust.granted(sent, ttl, grain).ends))
+
+
+def is_notice(key: str) -> bool:
+    """Whether the key is for people to read (a pause, a server that signed in): it protects nothing that
+    runs, so it may be held for long and needs no quarantine after a flush."""
+    return key.startswith((PAUSE_PREFIX, SERVER_PREFIX))
 
 
 def margin(length: timedelta) -> timedelta:

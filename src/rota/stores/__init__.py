@@ -1,12 +1,20 @@
-"""Opens a store by its URL; a driver is imported when it is asked for, never before.
+"""Opens a store by its URL, or on a client that the application has already; a driver is imported when
+it is asked for, never before.
 
-    memory:                             this process, for tests and single-process applications
-    sqlite:///rota.db                   this host; relative to the working directory
-    sqlite:////var/lib/shop/rota.db     this host; four slashes make an absolute path
-    sqlite:///rota.db?timeout=2         no call waits longer than two seconds (default: 5)
-    sqlite:///rota.db?create=false      the tables are expected to be there
+    memory:                                    this process, for tests and single-process applications
+    sqlite:///rota.db                          this host; relative to the working directory
+    sqlite:////var/lib/shop/rota.db            this host; four slashes make an absolute path
+    redis://:password@host:6379/0              and rediss:// (TLS), valkey://, valkeys://
+    redis+sentinel://host:26379/service/0      the primary that the sentinels name
+    redis+cluster://host:6379
+    postgresql://user:password@host/shop       psycopg's own parameters may follow: ?sslmode=require
+    mysql://user:password@host/shop            and mariadb://
+    dynamodb://eu-central-1/rota
+    memcached://host:11211
 
-A new store is a module with a row in `DRIVERS`.
+Options follow in the query: `?timeout=2` (no call waits longer than two seconds; default 5), `?namespace=`
+(instead of application and environment), and what `DRIVERS` says of each. A new store is a module with a
+row there.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from importlib import import_module
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from urllib.parse import parse_qsl
 
 from rota._core.errors import DefinitionError
@@ -36,19 +44,55 @@ def _seconds(text: str) -> timedelta:
 
 def _boolean(text: str) -> bool:
     try:
-        return {"true": True, "false": False}[text]
+        return {"true": True, "1": True, "false": False, "0": False}[text]
     except KeyError:
         raise ValueError("true or false") from None
 
 
+def _count(text: str) -> int:
+    if re.fullmatch("[0-9]{1,2}", text):
+        return int(text)
+    raise ValueError("a number from 0 to 99")
+
+
+def _prefix(text: str) -> str:
+    if re.fullmatch("[a-z_][a-z0-9_]{0,29}", text):
+        return text
+    raise ValueError("small letters, digits and _, at most 30, a letter or _ first")
+
+
 @value
 class Driver:
-    """Where a scheme is served: `module.opener(location, namespace=..., **options)`."""
+    """Where a scheme is served: `module.opener(address, namespace=..., **options)`, the address being the
+    URL without its query. `library` is the client library it needs, `extra` the extra of rota with it.
+
+    `clients` are the packages of clients that `module.wrap(client, namespace=...)` takes. With `passes`,
+    options that are not in `options` are the client library's own and stay in the address.
+    """
 
     module: str
     opener: str
     example: str
     options: Mapping[str, Callable[[str], object]] = NOTHING
+    library: str = ""
+    extra: str = ""
+    clients: tuple[str, ...] = ()
+    passes: bool = False
+
+
+_LIMITED: Mapping[str, Callable[[str], object]] = {"timeout": _seconds}
+_TABLES: Mapping[str, Callable[[str], object]] = {**_LIMITED, "create": _boolean, "prefix": _prefix}
+_REDIS: Mapping[str, Callable[[str], object]] = {**_LIMITED, "wait_replicas": _count, "durable": _boolean}
+
+
+def _redis(example: str) -> Driver:
+    module = "rota.stores.redis"
+    return Driver(module, "open_redis", example, _REDIS, "redis", "redis", ("redis", "valkey"))
+
+
+def _mysql(example: str) -> Driver:
+    module = "rota.stores.sql.mysql"
+    return Driver(module, "open_mysql", example, _TABLES, "pymysql", "mysql", ("pymysql",))
 
 
 DRIVERS: Mapping[str, Driver] = MappingProxyType(
@@ -58,48 +102,94 @@ DRIVERS: Mapping[str, Driver] = MappingProxyType(
             "rota.stores.sql.sqlite",
             "open_sqlite",
             "sqlite:///rota.db",
-            {"timeout": _seconds, "create": _boolean},
+            {**_LIMITED, "create": _boolean},
         ),
     }
 )
 
 
-def open_store(url: str, *, namespace: str) -> Store:
-    """The store behind the URL, for the application and environment that `namespace` names.
+def open_store(store: object, *, namespace: str) -> Store:
+    """The store behind a URL or on a client, for the application and environment that `namespace` names.
 
-    A URL that no driver can mean raises DefinitionError, with what exists. Whatever the world
-    outside does (a missing folder, a server that is down) shows as StoreUnavailable at the first call.
+    What no driver can mean raises DefinitionError, with what exists. Whatever the world outside does (a
+    missing folder, a server that is down) shows as StoreUnavailable at the first call.
     """
-    scheme, _, rest = url.partition(":")
+    if isinstance(store, str):
+        return _by_url(store, namespace)
+    if isinstance(store, Store):
+        return store
+    return _on_client(store, namespace)
+
+
+def _by_url(url: str, namespace: str) -> Store:
+    scheme, _, _ = url.partition(":")
     driver = DRIVERS.get(scheme)
     if driver is None:
         examples = ", ".join(known.example for known in DRIVERS.values())
         raise DefinitionError("no such store", argument="store", found=shown(url), allowed=examples)
-    location, _, query = rest.partition("?")
+    address, _, query = url.partition("?")
     options: dict[str, object] = {}
-    for name, text in parse_qsl(query, keep_blank_values=True):
-        if name not in driver.options:
-            allowed = ", ".join(driver.options) or "none"
+    passed: list[str] = []
+    for part, (name, text) in zip(query.split("&"), parse_qsl(query, keep_blank_values=True), strict=False):
+        if name == "namespace":
+            namespace = text
+        elif name in driver.options:
+            options[name] = _option(driver.options[name], name, text, url)
+        elif driver.passes:
+            passed.append(part)
+        else:
+            allowed = ", ".join((*driver.options, "namespace"))
             raise DefinitionError(
                 f"{scheme} has no such option", argument="store", found=f"{name}=", allowed=allowed
             )
-        try:
-            options[name] = driver.options[name](text)
-        except ValueError as error:
-            raise DefinitionError(
-                f"the option {name} cannot mean that",
-                argument="store",
-                found=shown(url),
-                allowed=str(error),
-            ) from None
-    opener = getattr(import_module(driver.module), driver.opener)
+    if passed:
+        address += "?" + "&".join(passed)
+    opener = getattr(_module(driver, shown(url)), driver.opener)
     try:
-        store: Store = opener(location, namespace=namespace, **options)
+        opened: Store = opener(address, namespace=namespace, **options)
     except ValueError:
         raise DefinitionError(
             f"not a {scheme} address", argument="store", found=shown(url), allowed=driver.example
         ) from None
-    return store
+    return opened
+
+
+def _option(read: Callable[[str], object], name: str, text: str, url: str) -> object:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise DefinitionError(
+            f"the option {name} cannot mean that", argument="store", found=shown(url), allowed=str(error)
+        ) from None
+
+
+def _on_client(client: object, namespace: str) -> Store:
+    """The store on a client of the application's own, told by the packages its class is made of."""
+    packages = [kind.__module__.partition(".")[0] for kind in type(client).__mro__]
+    for driver in DRIVERS.values():
+        if any(package in driver.clients for package in packages):
+            wrapped: Store = _module(driver, packages[0]).wrap(client, namespace=namespace)
+            return wrapped
+    raise DefinitionError(
+        "no store works on that",
+        argument="store",
+        found=f"a {type(client).__module__}.{type(client).__qualname__}",
+        allowed="a URL, a client of "
+        + ", ".join(dict.fromkeys(name for driver in DRIVERS.values() for name in driver.clients)),
+    )
+
+
+def _module(driver: Driver, found: str) -> ModuleType:
+    try:
+        return import_module(driver.module)
+    except ModuleNotFoundError as error:
+        if not driver.library or (error.name or "").partition(".")[0] != driver.library:
+            raise
+        raise DefinitionError(
+            f"the client library is not installed: pip install 'rota[{driver.extra}]'",
+            argument="store",
+            found=found,
+        ) from None
 
 
 _USERINFO = re.compile(r"(?<=://)([^/:@]*):[^?]*@")

@@ -8,12 +8,19 @@ catch-up or overlap. A driver is one file that imports this module only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
 from rota._core.errors import StoreError, StoreMisused, StoreUnavailable
-from rota._core.leases import LONGEST_LEASE, PAUSE_PREFIX, Lease, Request
+from rota._core.leases import (
+    LONGEST_LEASE,
+    PAUSE_PREFIX,
+    SERVER_PREFIX,
+    Lease,
+    Request,
+    is_notice,
+)
 from rota._core.rows import (
     STEP_BACK_ALLOWANCE,
     Answer,
@@ -30,12 +37,40 @@ from rota._core.rows import (
     pruned_mark,
 )
 from rota._core.runs import Outcome, SkipReason
-from rota._core.value import replace, value
+from rota._core.value import value
+from rota.stores.deciding import (
+    acquired,
+    check_claims,
+    check_ends,
+    check_leases,
+    check_requests,
+    claimed,
+    distinct,
+    moved,
+    renewed,
+    settled,
+)
+from rota.stores.records import (
+    LEASE_COLUMNS,
+    RECORD_VERSION,
+    ROW_COLUMNS,
+    check_version,
+    instant,
+    lease_columns,
+    lease_of,
+    microseconds,
+    row_columns,
+    row_of,
+)
 
 __all__ = [
     "FORGOTTEN_AFTER",
+    "LEASE_COLUMNS",
     "LONGEST_LEASE",
     "PAUSE_PREFIX",
+    "RECORD_VERSION",
+    "ROW_COLUMNS",
+    "SERVER_PREFIX",
     "STEP_BACK_ALLOWANCE",
     "Answer",
     "Cause",
@@ -63,13 +98,19 @@ __all__ = [
     "check_ends",
     "check_leases",
     "check_requests",
+    "check_version",
     "claimed",
     "distinct",
     "instant",
+    "is_notice",
+    "lease_columns",
+    "lease_of",
     "microseconds",
     "moved",
     "pruned_mark",
     "renewed",
+    "row_columns",
+    "row_of",
     "settled",
 ]
 
@@ -87,7 +128,13 @@ class Shared(StrEnum):
 
 @value
 class Guarantees:
-    """What a store promises beyond the contract, as data for `rota check`, the tests and the docs."""
+    """What a store promises beyond the contract, as data for `rota check`, the tests and the docs.
+
+    `durable`: what it answered survives a restart of its server. `clock`: whose clock decides; `grain`: its
+    step. `fenced`: leases carry a fence. `lists_rows`: it keeps a history. `epoch`: it can forget, and
+    notices (promise 13). `primitive`: what makes a claim atomic. `trips`: round trips of one call on n items.
+    `needs`: what an operator must see to. `cannot`: what no driver could promise on such a store.
+    """
 
     shared: Shared
     durable: bool
@@ -95,6 +142,11 @@ class Guarantees:
     grain: timedelta
     fenced: bool
     lists_rows: bool
+    epoch: bool = False
+    primitive: str = ""
+    trips: str = ""
+    needs: tuple[str, ...] = ()
+    cannot: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -114,7 +166,7 @@ class Store(Protocol):
         with not_before at or before the epoch are refused as store_lost, missed and coalesced are not
         written for occurrences due at or before it (None), and requests without not_before, or with
         one at or before the epoch, are refused as store_lost until the epoch plus the longest lease.
-        Pauses are exempt. So a flush never starts anything twice.
+        Pauses and servers that sign in are exempt. So a flush never starts anything twice.
 
     There is no clear, no exists and no release by force: to unlock is to release what was seen.
     """
@@ -156,6 +208,7 @@ class Store(Protocol):
            stands, so every attempt has exactly one end, whoever writes it and however often.
            What the claim said stays: since, start_by, cause, and the server that claimed (whoever
            finds it lost). A row that was never claimed has since = ended = now and no start_by.
+           Output of up to 65,536 characters is kept whole where rows are listed.
         5. The larger keep_until of Claim and End stands. At or before `pruned:<task>` nothing is
            written where no row stands (None). An end with `last`, once it stands, moves `pruned:<task>`
            to `last` in the same step.
@@ -167,10 +220,11 @@ class Store(Protocol):
 
         6. A key has at most one unexpired holder (now < until; with slots=n: at most n, the first free
            place is given, atomically). Only tokens are compared, never owners. The same token asking again is
-           one holding, now until now + ttl, or until when it stood if that is later. Windows as in
+           one holding, now until now + ttl, or until when it stood if that is later, with the newer
+           note. Windows as in
            claim, and checked first (epoch, window, holder), so whatever is granted is granted inside
            its window. A ttl that is not positive, or longer than the longest lease, is StoreMisused (a
-           pause may be as long as it likes), and so are fewer slots than one.
+           pause and a server that signs in may be as long as they like), and so are fewer slots than one.
         7. A refused acquire changes nothing. Held names the owner, and until when, of the holder who
            goes first.
         8. The fence of a key (not of a slot) grows with every new holding: max(previous + 1, now in
@@ -220,184 +274,3 @@ class Store(Protocol):
     def close(self) -> None:
         """Give back what the store holds open. It may be called twice."""
         ...
-
-
-def claimed(
-    claim: Claim, row: Row | None, now: datetime, *, epoch: datetime | None, pruned: datetime | None
-) -> Row | Refusal:
-    """What a claim comes to where `row` stands; a row that is not `row` is to be written."""
-    if row is not None:
-        return row
-    if epoch is not None and claim.not_before <= epoch:
-        return Refusal(Refused.STORE_LOST)
-    if now < claim.not_before:
-        return Refusal(Refused.EARLY, until=claim.not_before)
-    if now > claim.not_after or (pruned is not None and claim.occurrence.due <= pruned):
-        return Refusal(Refused.TOO_LATE)
-    start_by = now + claim.start_within
-    # By position: a value is made in half the time, and simulations claim by the million.
-    return Row(
-        claim.occurrence,
-        claim.attempt,
-        claim.token,
-        claim.server,
-        now,
-        start_by,
-        claim.keep_until,
-        claim.cause,
-    )
-
-
-def settled(
-    end: End, row: Row | None, now: datetime, *, epoch: datetime | None, pruned: datetime | None
-) -> Row | None:
-    """What an end comes to where `row` stands; a row that is not `row` is to be written."""
-    if row is None:
-        due = end.occurrence.due
-        if end.outcome is Outcome.LOST or (pruned is not None and due <= pruned):
-            return None
-        nobody_ran = end.reason in (SkipReason.MISSED, SkipReason.COALESCED)
-        if epoch is not None and due <= epoch and nobody_ran:
-            return None
-    elif not row.is_open or row.token != end.token or (end.reason is not None and end.reason.needs_no_row):
-        return row
-    return Row(
-        occurrence=end.occurrence,
-        attempt=end.attempt,
-        token=end.token,
-        server=row.server if row else end.server,
-        since=row.since if row else now,
-        start_by=row.start_by if row else None,
-        keep_until=max(row.keep_until, end.keep_until) if row else end.keep_until,
-        cause=row.cause if row else Cause.SCHEDULE,
-        outcome=end.outcome,
-        reason=end.reason,
-        detail=end.detail,
-        output=end.output,
-        ended=now,
-        took=end.took,
-        count=end.count,
-        last=end.last,
-    )
-
-
-def acquired(
-    request: Request,
-    holders: Sequence[Lease],
-    now: datetime,
-    *,
-    fence_before: int,
-    epoch: datetime | None,
-    quiet_until: datetime | None,
-) -> Lease | Refusal:
-    """What a request comes to where `holders` hold the key now; a lease is to be written."""
-    forgotten = epoch is not None and (request.not_before is None or request.not_before <= epoch)
-    if forgotten and quiet_until is not None and now < quiet_until and not is_pause(request.key):
-        return Refusal(Refused.STORE_LOST, until=quiet_until)
-    if request.not_before is not None and now < request.not_before:
-        return Refusal(Refused.EARLY, until=request.not_before)
-    if request.not_after is not None and now > request.not_after:
-        return Refusal(Refused.TOO_LATE)
-    for lease in holders:
-        if lease.token == request.token:
-            return _prolonged(lease, now, request.ttl)
-    if len(holders) >= request.slots:
-        next_to_go = min(holders, key=lambda lease: lease.until)
-        return Refusal(Refused.HELD, next_to_go.owner, next_to_go.until)
-    taken = {lease.slot for lease in holders}
-    slot = next(slot for slot in range(request.slots) if slot not in taken)
-    fence = 0 if request.slots > 1 else max(fence_before + 1, microseconds(now))
-    until = _later(now, request.ttl)
-    return Lease(request.key, request.token, request.owner, now, until, fence, slot, request.note)
-
-
-def renewed(lease: Lease, holders: Sequence[Lease], now: datetime, ttl: timedelta) -> Lease | Refusal:
-    """What a renewal comes to where `holders` hold the key now; a lease is to be written."""
-    for holder in holders:
-        if holder.token == lease.token:
-            return _prolonged(holder, now, ttl)
-    for holder in holders:
-        if holder.slot == lease.slot:
-            return Refusal(Refused.HELD, holder.owner, holder.until)
-    return Refusal(Refused.TOO_LATE)
-
-
-def _prolonged(lease: Lease, now: datetime, ttl: timedelta) -> Lease:
-    until = _later(now, ttl)
-    return replace(lease, until=until) if until > lease.until else lease
-
-
-def _later(now: datetime, ttl: timedelta) -> datetime:
-    try:
-        return now + ttl
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
-
-
-def is_pause(key: str) -> bool:
-    return key.startswith(PAUSE_PREFIX)
-
-
-def moved(stands: datetime | None, value: datetime, now: datetime, *, first: bool = False) -> datetime:
-    """Where a mark stands after it was asked to move to `value`."""
-    if stands is None:
-        return min(value, now)
-    return stands if first else max(stands, min(value, now))
-
-
-def microseconds(instant: datetime) -> int:
-    """An instant as it stands at the wire: microseconds since 1970, UTC."""
-    return (instant - _EPOCH) // _MICROSECOND
-
-
-def instant(microseconds: int) -> datetime:
-    """The instant that stands at the wire as so many microseconds since 1970, UTC."""
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def check_claims(claims: Sequence[Claim]) -> None:
-    if len(claims) > 1:
-        distinct([(claim.occurrence, claim.attempt) for claim in claims], "claim")
-
-
-def check_ends(ends: Sequence[End]) -> None:
-    if len(ends) > 1:
-        distinct([(end.occurrence, end.attempt) for end in ends], "settle")
-
-
-def check_requests(requests: Sequence[Request], longest: timedelta) -> None:
-    if len(requests) > 1:
-        distinct([request.key for request in requests], "acquire")
-    for request in requests:
-        _check_ttl(request.key, request.ttl, longest)
-        if request.slots < 1:
-            raise StoreMisused(f"acquire: {request.key} with slots={request.slots}; allowed: 1 and more")
-
-
-def check_leases(
-    leases: Sequence[Lease], ttl: timedelta | None = None, longest: timedelta = LONGEST_LEASE
-) -> None:
-    if len(leases) > 1:
-        distinct([(lease.key, lease.token) for lease in leases], "lease")
-    if ttl is not None:
-        for lease in leases:
-            _check_ttl(lease.key, ttl, longest)
-
-
-def _check_ttl(key: str, ttl: timedelta, longest: timedelta) -> None:
-    if ttl <= timedelta(0):
-        raise StoreMisused(f"{key}: a lease of {ttl} would never be held; allowed: more than 0")
-    if ttl > longest and not is_pause(key):
-        raise StoreMisused(f"{key}: a lease of {ttl} is too long; allowed: up to {longest}")
-
-
-def distinct(keys: Sequence[object], what: str) -> None:
-    """Refuse a list in which a key stands twice (promise 2)."""
-    if len(set(keys)) != len(keys):
-        seen: set[object] = set()
-        twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add answers None
-        raise StoreMisused(f"{what}: {twice} stands twice in one list")

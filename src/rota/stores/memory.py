@@ -158,6 +158,10 @@ class MemoryStore:
             grain=timedelta(microseconds=1),
             fenced=True,
             lists_rows=True,
+            epoch=self.volatile,
+            primitive="one step under one lock",
+            trips="0",
+            cannot=("see other processes", "remember anything after this process"),
         )
 
     def look(self, question: Look) -> View:
@@ -396,8 +400,8 @@ class MemoryStore:
         memory.sweep_at = max(_FENCES_BEFORE_A_SWEEP, 2 * len(memory.fences))
 
 
-def open_memory(location: str, *, namespace: str) -> MemoryStore:
+def open_memory(address: str, *, namespace: str) -> MemoryStore:
     """What `memory:` opens: a store of its own at every call."""
-    if location not in ("", "//"):
-        raise ValueError(location)
+    if address not in ("memory:", "memory://"):
+        raise ValueError(address)
     return MemoryStore(namespace)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from rota._core.value import replace
 from rota.stores.base import (
     PAUSE_PREFIX,
+    SERVER_PREFIX,
     Lease,
     Refusal,
     Refused,
@@ -48,7 +49,7 @@ class LeasesContract(StoreTools):
         if self.clock is not None:
             self.pass_time(self.short - TICK)
             assert isinstance(self.acquire(self.a_request(token="t2"))[0], Refusal)
-            self.pass_time(TICK)
+            self.pass_time(self.tick)
         else:
             self.pass_time(self.short)
         assert self.acquired(token="t2").token == "t2"
@@ -109,6 +110,13 @@ class LeasesContract(StoreTools):
         places = [self.acquired("s", slots=2, token="1").slot for _ in range(2)]
         assert places == [0, 0]
 
+    def test_asking_again_brings_the_newer_note(self) -> None:
+        """6. ... with the newer note."""
+        lease = self.acquired(note="first")
+        again = self.acquired(note="second")
+        assert again == replace(lease, note="second", until=again.until)
+        assert [held.note for held in self.look().leases] == ["second"]
+
     def test_asking_again_for_less_takes_nothing_away(self) -> None:
         """6. ... or until when it stood if that is later."""
         lease = self.acquired(ttl=self.longest_lease)
@@ -148,8 +156,8 @@ class LeasesContract(StoreTools):
         assert list(self.look().leases) == [lease]
 
     def test_a_lease_longer_than_the_longest_is_misused_but_a_pause_is_not(self) -> None:
-        """6. ... or longer than the longest lease, is StoreMisused (a pause may be as long as it
-        likes)."""
+        """6. ... or longer than the longest lease, is StoreMisused (a pause and a server
+        that signs in may be as long as they like)."""
         lease = self.acquired(ttl=self.longest_lease)
         raises(StoreMisused, lambda: self.acquired("other", ttl=self.longest_lease + TICK))
         raises(StoreMisused, lambda: self.renew(lease, self.longest_lease + TICK))
@@ -159,6 +167,7 @@ class LeasesContract(StoreTools):
         for_ever = self.acquired(PAUSE_PREFIX + "b", ttl=timedelta.max)
         assert for_ever.until.year == 9999
         assert set(self.look().pauses) == {"a", "b"}
+        assert self.acquired(SERVER_PREFIX + "web-1", ttl=DAY).key == "server:web-1"
 
     def test_fewer_slots_than_one_are_misused(self) -> None:
         """6. ... and so are fewer slots than one."""
@@ -203,7 +212,7 @@ class LeasesContract(StoreTools):
     def test_the_fence_stays_with_the_holding(self) -> None:
         """8. ... with every new holding."""
         lease = self.acquired()
-        self.pass_time(TICK)
+        self.pass_time(self.tick)
         assert self.acquired().fence == lease.fence
         assert is_a(Lease, self.renew(lease)).fence == lease.fence
         assert [held.fence for held in self.look().leases] == [lease.fence]

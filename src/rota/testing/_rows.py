@@ -91,7 +91,7 @@ class RowsContract(StoreTools):
         """3. Asking again with the same token is the same claim, so a lost reply is repaired by asking
         again."""
         row = self.claimed()
-        self.pass_time(TICK)
+        self.pass_time(self.tick)
         assert self.claimed() == row
         assert self.standing() == [row]
 
@@ -127,7 +127,7 @@ class RowsContract(StoreTools):
     def test_an_open_row_with_the_same_token_becomes_final(self) -> None:
         """4. ... an open row with the same token, becomes final."""
         row = self.claimed(cause=Cause.MANUAL)
-        self.pass_time(TICK)
+        self.pass_time(self.tick)
         end = self.an_end(outcome=Outcome.FAILED, detail="why", output="out", took=90 * SECOND)
         answer = self.store.settle([end])
         assert answer.items[0] == replace(
@@ -190,7 +190,7 @@ class RowsContract(StoreTools):
         """4. A final row never changes."""
         self.claimed()
         final = self.settled(output="first")
-        self.pass_time(TICK)
+        self.pass_time(self.tick)
         for token in ("token of a", "another"):
             for outcome in Outcome:
                 for reason in SkipReason if outcome is Outcome.SKIPPED else (None,):
@@ -219,7 +219,7 @@ class RowsContract(StoreTools):
     def test_what_the_claim_said_stays(self) -> None:
         """4. What the claim said stays: since, start_by, cause, and the server that claimed."""
         row = self.claimed(server="web-1", cause=Cause.MANUAL)
-        self.pass_time(TICK)
+        self.pass_time(self.tick)
         final = self.settled(server="web-2", outcome=Outcome.LOST)
         assert (final.since, final.start_by, final.cause) == (row.since, row.start_by, Cause.MANUAL)
         assert final.server == "web-1"
@@ -306,11 +306,11 @@ class RowsContract(StoreTools):
         assert found(open_only=True, outcome=Outcome.FAILED) == []
 
     def test_long_output_and_every_script_are_kept(self) -> None:
-        """What was written is what is read: a megabyte of output, and characters of every plane."""
-        output = "Grüße, 世界 🎼𝄞\n" * 70_000
+        """Output of up to 65,536 characters is kept whole where rows are listed, of whatever plane."""
+        output = ("Grüße, 世界 🎼𝄞\n" * 5_000)[:65_536]
         row = self.settled("🎼", output=output, detail="it’s 𝄞", token="t🎼", server="wéb")
-        assert row.output == output
         if self.store.guarantees.lists_rows:
+            assert row.output == output
             assert self.standing("🎼") == [row]
         assert self.acquired("🎼", note="𝄞", owner="wéb").note == "𝄞"
 
@@ -325,7 +325,7 @@ class RowsContract(StoreTools):
         assert ended is not None
         assert self.store.prune(ended - SECOND) == 0
         assert len(self.standing()) == 3
-        self.pass_time(TICK)
+        self.pass_time(self.tick)
         assert self.store.prune(self.now() + SECOND) == 3
         assert self.standing() == []
         assert self.store.prune(self.now() + SECOND) == 0
@@ -341,7 +341,7 @@ class RowsContract(StoreTools):
         if self.clock is not None:
             self.pass_time(STEP_BACK_ALLOWANCE)
             assert self.store.prune(self.start + 1000 * DAY) == 1
-            self.pass_time(TICK)
+            self.pass_time(self.tick)
             assert self.store.prune(self.start + 1000 * DAY) == 1
 
     def test_an_open_row_is_never_pruned(self) -> None:

@@ -34,6 +34,8 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 TICK = timedelta(microseconds=1)
 
+ALWAYS = datetime(1970, 1, 2, tzinfo=UTC)
+
 NAMES = ("a", "ab", "a%", "a_", "A", "a ", "ä", "a\u0308", "Straße", "名前", "🎼", "a'b\"c", "x" * 200)
 """Names that a careless store takes for one another: prefixes, wildcards, case, normal forms."""
 
@@ -83,6 +85,7 @@ class StoreTools:
     def setup_method(self, method: object = None) -> None:
         self.clock = None if type(self).clock is None else StoreClock()
         self._others: list[Store] = []
+        self._asked: set[str] = set()
         self.store = self.open()
         self.start = self.now()
 
@@ -98,8 +101,18 @@ class StoreTools:
 
     @property
     def short(self) -> timedelta:
-        """The length of a lease that a test can see the end of."""
-        return timedelta(milliseconds=500) if self.clock is None else 30 * SECOND
+        """The length of a lease that a test can see the end of: 30 s on a clock that is driven, else two
+        grains of the store's clock, half a second at least."""
+        return max(2 * self.grain, timedelta(milliseconds=500)) if self.clock is None else 30 * SECOND
+
+    @property
+    def tick(self) -> timedelta:
+        """What is written this long apart has different instants: a microsecond where the clock is driven."""
+        return self.grain if self.clock is None else TICK
+
+    @property
+    def grain(self) -> timedelta:
+        return self.store.guarantees.grain
 
     def pass_time(self, by: timedelta) -> None:
         if self.clock is None:
@@ -117,6 +130,7 @@ class StoreTools:
         self, task: str = "a", *, due: datetime | None = None, token: str = "", **changes: Any
     ) -> Claim:
         due = due or self.start
+        self._asked.add(task)
         claim = Claim(
             occurrence=Occurrence(task, due),
             attempt=1,
@@ -130,6 +144,7 @@ class StoreTools:
         return replace(claim, **changes)
 
     def an_end(self, task: str = "a", *, due: datetime | None = None, token: str = "", **changes: Any) -> End:
+        self._asked.add(task)
         end = End(
             occurrence=Occurrence(task, due or self.start),
             attempt=1,
@@ -171,7 +186,14 @@ class StoreTools:
         return self.store.release([lease]).items[0]
 
     def standing(self, *tasks: str) -> list[Row]:
-        """All rows of these tasks, oldest first; of all tasks if none is named."""
+        """All rows of these tasks, oldest first; of all tasks if none is named.
+
+        Where the store keeps no history, those that a look shows of tasks that never had a mark.
+        """
+        if not self.store.guarantees.lists_rows:
+            names = tasks or tuple(self._asked)
+            rows = self.store.look(Look({name: f"no mark:{name}" for name in names}, ALWAYS)).rows
+            return sorted(rows, key=lambda row: (row.occurrence.due, row.occurrence.task, row.attempt))
         return list(reversed(self.store.rows(RowQuery(tasks, limit=1_000_000)).items))
 
 

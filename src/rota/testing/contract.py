@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from rota._core.value import replace
 from rota.stores.base import (
     PAUSE_PREFIX,
+    SERVER_PREFIX,
     Lease,
     Occurrence,
     Outcome,
@@ -241,9 +242,7 @@ class StoreContract(RowsContract, LeasesContract, LooksContract):
     def test_a_store_that_cannot_forget_has_no_epoch(self) -> None:
         """13. A store that can forget carries an epoch."""
         view = self.look()
-        assert (view.epoch is None) == (view.quiet_until is None)
-        if self.store.guarantees.durable:
-            assert view.epoch is None
+        assert (view.epoch is not None) == (view.quiet_until is not None) == self.store.guarantees.epoch
 
 
 class VolatileStoreContract(StoreContract):
@@ -267,7 +266,7 @@ class VolatileStoreContract(StoreContract):
         self.claimed()
         self.acquired()
         self.store.advance({"mark:a": self.start})
-        self.pass_time(TICK)
+        self.pass_time(self.tick)
         self.forget()
         view = self.look("a")
         assert view.epoch is not None
@@ -326,18 +325,19 @@ class VolatileStoreContract(StoreContract):
         for not_before, not_after in ((None, None), (epoch, None), (None, epoch - HOUR)):
             request = self.a_request(not_before=not_before, not_after=not_after)
             assert self.acquire(request) == [refusal]
-        self.pass_time(TICK)
+        self.pass_time(self.tick)
         assert self.acquired("new", not_before=epoch + TICK).key == "new"
         if self.clock is not None:
             self.clock.now = epoch + self.longest_lease - TICK
             assert self.acquire(self.a_request()) == [refusal]
-            self.pass_time(TICK)
+            self.pass_time(self.tick)
         else:
             self.pass_time(self.longest_lease)
         assert self.acquired().key == "k"
 
-    def test_pauses_are_exempt(self) -> None:
-        """13. Pauses are exempt."""
+    def test_pauses_and_servers_that_sign_in_are_exempt(self) -> None:
+        """13. Pauses and servers that sign in are exempt."""
         self.forget()
         assert self.acquired(PAUSE_PREFIX + "*", ttl=DAY).key == "pause:*"
         assert set(self.look().pauses) == {"*"}
+        assert self.acquired(SERVER_PREFIX + "web-1").key == "server:web-1"

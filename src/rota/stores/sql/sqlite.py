@@ -20,23 +20,22 @@ from urllib.parse import unquote
 
 from rota.stores.base import (
     FORGOTTEN_AFTER,
+    LEASE_COLUMNS,
     LONGEST_LEASE,
+    ROW_COLUMNS,
     STEP_BACK_ALLOWANCE,
     Answer,
-    Cause,
     Claim,
     End,
     Guarantees,
     Lease,
     Look,
     Occurrence,
-    Outcome,
     Refusal,
     Request,
     Row,
     RowQuery,
     Shared,
-    SkipReason,
     StoreUnavailable,
     View,
     acquired,
@@ -44,12 +43,17 @@ from rota.stores.base import (
     check_ends,
     check_leases,
     check_requests,
+    check_version,
     claimed,
     instant,
+    lease_columns,
+    lease_of,
     microseconds,
     moved,
     pruned_mark,
     renewed,
+    row_columns,
+    row_of,
     settled,
 )
 from rota.stores.sql.sqlite_file import SQLiteFile
@@ -86,11 +90,9 @@ SCHEMA: Final = (
     """,
 )
 
-_SHORT_ROW: Final = """
-    task, due, attempt, token, server, since, start_by, keep_until,
-    cause, outcome, reason, ended, took, count, last, detail"""
-_ROW: Final = _SHORT_ROW + ", output"
-_LEASE: Final = "name, token, owner, since, until, fence, slot, note"
+_ROW: Final = ", ".join(ROW_COLUMNS)
+_SHORT_ROW: Final = ", ".join(ROW_COLUMNS[:-1])
+_LEASE: Final = ", ".join(LEASE_COLUMNS)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 _TIME_LIMIT: Final = timedelta(seconds=5)
@@ -135,6 +137,13 @@ class SQLiteStore:
             grain=_MICROSECOND,
             fenced=True,
             lists_rows=True,
+            primitive="one transaction, BEGIN IMMEDIATE",
+            trips="1",
+            needs=("a local disk: a network file system cannot hold the write-ahead log",),
+            cannot=(
+                "see servers on other hosts",
+                "tell a host clock that steps back by more than 10 minutes from the truth: it warns",
+            ),
         )
 
     def look(self, question: Look) -> View:
@@ -162,7 +171,7 @@ class SQLiteStore:
             )
             shown = {(row[0], row[1], row[2]) for row in rows}
             rows += [row for row in rows_open if (row[0], row[1], row[2]) not in shown]
-            return View(now, marks, [_row(row) for row in rows], [_lease(lease) for lease in leases])
+            return View(now, marks, [row_of(row) for row in rows], [lease_of(lease) for lease in leases])
 
     def claim(self, claims: Sequence[Claim]) -> Answer[Row | Refusal]:
         check_claims(claims)
@@ -262,7 +271,7 @@ class SQLiteStore:
                 f"SELECT {_ROW} FROM rota_row WHERE {where} ORDER BY due DESC, task, attempt DESC LIMIT ?",
                 (*(value for _, value in conditions), max(0, query.limit)),
             )
-            return Answer(now, [_row(row) for row in found])
+            return Answer(now, [row_of(row) for row in found])
 
     def prune(self, before: datetime) -> int:
         with self._writing() as (sql, now):
@@ -290,12 +299,12 @@ class SQLiteStore:
             f"SELECT {_ROW} FROM rota_row WHERE app = ? AND task = ? AND due = ? AND attempt = ?",
             (self.namespace, occurrence.task, microseconds(occurrence.due), attempt),
         ).fetchone()
-        return None if found is None else _row(found)
+        return None if found is None else row_of(found)
 
     def _put(self, sql: sqlite3.Connection, rows: Sequence[Row]) -> None:
         sql.executemany(
             f"INSERT OR REPLACE INTO rota_row (app, {_ROW}) VALUES ({', '.join('?' * 18)})",
-            [(self.namespace, *_columns(row)) for row in rows],
+            [(self.namespace, *row_columns(row)) for row in rows],
         )
 
     def _marks(self, sql: sqlite3.Connection, names: Iterable[str]) -> dict[str, datetime]:
@@ -317,7 +326,7 @@ class SQLiteStore:
             f"SELECT {_LEASE}, last_fence FROM rota_lease WHERE app = ? AND name = ?", (self.namespace, key)
         ).fetchall()
         at = microseconds(now)
-        holders = [_lease(place[:-1]) for place in found if place[1] is not None and place[4] > at]
+        holders = [lease_of(place[:-1]) for place in found if place[1] is not None and place[4] > at]
         return holders, max((place[-1] for place in found), default=0)
 
     def _hold(self, sql: sqlite3.Connection, lease: Lease) -> None:
@@ -328,14 +337,7 @@ class SQLiteStore:
             " last_fence = max(last_fence, excluded.last_fence)",
             (
                 self.namespace,
-                lease.key,
-                lease.token,
-                lease.owner,
-                microseconds(lease.since),
-                microseconds(lease.until),
-                lease.fence,
-                lease.slot,
-                lease.note,
+                *lease_columns(lease),
                 lease.fence,
             ),
         )
@@ -350,7 +352,7 @@ class SQLiteStore:
         with self._file.transaction("BEGIN IMMEDIATE") as sql:
             now = self._clock()
             ((version, latest),) = sql.execute("SELECT version, latest FROM rota_schema")
-            self._check_version(version)
+            check_version(version, self.path, SCHEMA_VERSION)
             stepped_back = instant(latest) - now
             yield sql, now
             if stepped_back > STEP_BACK_ALLOWANCE or stepped_back <= -_SECOND:
@@ -376,74 +378,17 @@ class SQLiteStore:
                 sql.execute("INSERT INTO rota_schema (version, latest) VALUES (?, 0)", (SCHEMA_VERSION,))
             sql.execute("COMMIT")
         ((version,),) = sql.execute("SELECT version FROM rota_schema")
-        self._check_version(version)
+        check_version(version, self.path, SCHEMA_VERSION)
 
     def _has_tables(self, sql: sqlite3.Connection) -> bool:
         return sql.execute("SELECT 1 FROM sqlite_master WHERE name = 'rota_schema'").fetchone() is not None
 
-    def _check_version(self, version: int) -> None:
-        if version > SCHEMA_VERSION:
-            raise StoreUnavailable(
-                f"{self.path}: written by a newer rota (version {version} of the tables;"
-                f" this one reads up to {SCHEMA_VERSION}): upgrade rota on this server"
-            )
-
-
-def _row(columns: tuple[Any, ...]) -> Row:
-    task, due, attempt, token, server, since, start_by, keep_until = columns[:8]
-    cause, outcome, reason, ended, took, count, last, detail, *output = columns[8:]
-    return Row(
-        occurrence=Occurrence(task, instant(due)),
-        attempt=attempt,
-        token=token,
-        server=server,
-        since=instant(since),
-        start_by=None if start_by is None else instant(start_by),
-        keep_until=instant(keep_until),
-        cause=Cause(cause),
-        outcome=None if outcome is None else Outcome(outcome),
-        reason=None if reason is None else SkipReason(reason),
-        detail=detail,
-        output=output[0] if output else "",
-        ended=None if ended is None else instant(ended),
-        took=None if took is None else took * _MICROSECOND,
-        count=count,
-        last=None if last is None else instant(last),
-    )
-
-
-def _columns(row: Row) -> tuple[object, ...]:
-    return (
-        row.occurrence.task,
-        microseconds(row.occurrence.due),
-        row.attempt,
-        row.token,
-        row.server,
-        microseconds(row.since),
-        None if row.start_by is None else microseconds(row.start_by),
-        microseconds(row.keep_until),
-        row.cause.value,
-        None if row.outcome is None else row.outcome.value,
-        None if row.reason is None else row.reason.value,
-        None if row.ended is None else microseconds(row.ended),
-        None if row.took is None else row.took // _MICROSECOND,
-        row.count,
-        None if row.last is None else microseconds(row.last),
-        row.detail,
-        row.output,
-    )
-
-
-def _lease(columns: tuple[Any, ...]) -> Lease:
-    key, token, owner, since, until, fence, slot, note = columns
-    return Lease(key, token, owner, instant(since), instant(until), fence, slot, note)
-
 
 def open_sqlite(
-    location: str, *, namespace: str, timeout: timedelta = _TIME_LIMIT, create: bool = True
+    address: str, *, namespace: str, timeout: timedelta = _TIME_LIMIT, create: bool = True
 ) -> SQLiteStore:
     """What `sqlite:///path` opens; nothing is touched before the first call."""
-    path = unquote(location.removeprefix("///"))
-    if not location.startswith("///") or not path:
-        raise ValueError(location)
+    path = unquote(address.removeprefix("sqlite:///"))
+    if not address.startswith("sqlite:///") or not path:
+        raise ValueError(address)
     return SQLiteStore(path, namespace, limit=timeout, create=create)
