@@ -28,7 +28,7 @@ ROW_COLUMNS: Final = (
 LEASE_COLUMNS: Final = ("name", "token", "owner", "since", "until", "fence", "slot", "note")
 """The columns of a lease in the order of `lease_columns`."""
 
-_DEFAULTS: Final = (*([None] * 8), Cause.SCHEDULE, None, None, None, None, 1, None, "", "")
+_DEFAULTS: Final[tuple[Any, ...]] = (*([None] * 8), Cause.SCHEDULE, None, None, None, None, 1, None, "", "")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
