@@ -212,7 +212,7 @@ class _Part:
     def _how_late(self, due: datetime, now: datetime) -> str:
         return (
             f"no server started it by {self.task.not_after(due):%H:%M:%S}Z "
-            f"(allowed: {_words(self.task.look_back)} late); found {_words(now - due)} late"
+            f"(allowed: {in_words(self.task.look_back)} late); found {in_words(now - due)} late"
         )
 
     def _choose(self, unclaimed: Sequence[datetime], server: str) -> None:
@@ -305,7 +305,7 @@ def _stamp(instant: datetime | None) -> str:
     return f"{instant:%Y-%m-%d %H:%M:%S}Z" if instant is not None else "never"
 
 
-def _words(span: timedelta) -> str:
+def in_words(span: timedelta) -> str:
     """A span as people say it, in its two largest units: `2 min`, `1 h 5 min`."""
     seconds = int(span.total_seconds())
     parts = []

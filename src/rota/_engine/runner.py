@@ -72,8 +72,8 @@ class Runner:
         self.tasks = tuple(task.on(server) for task in tasks if task.runs_in(environment))
         self._server, self._clock, self._token = server, clock, token
         self._executor, self._events = executor, events
-        self._asking = Asking(store, clock, events)
-        self.carrier = Carrier(self._asking, clock, executor, heartbeat, events)
+        self.ask = Asking(store, clock, events)
+        self.carrier = Carrier(self.ask, clock, executor, heartbeat, events)
         self._draining = False
         self.saw_open_rows = False
         """Whether some run was going on anywhere when the store was last looked at."""
@@ -86,7 +86,7 @@ class Runner:
         done = Tick(None)
         for _ in range(TRIES):
             looked = self._clock.boot()
-            view = self._asking.look(question(self.tasks, self._clock.estimate()))
+            view = self.ask.look(question(self.tasks, self._clock.estimate()))
             if view is None:
                 return done
             self.saw_open_rows, self.looked_at = any(row.is_open for row in view.rows), looked
@@ -105,10 +105,10 @@ class Runner:
     def _clean_up(self, decided: Plan) -> bool:
         """Write the ends and the marks that the plan asks for; whether some run was found lost."""
         if decided.first:
-            self._asking.advance(decided.first, first=True)
+            self.ask.advance(decided.first, first=True)
             self._events.tell(told.FirstSeen(tuple(task.name for task in decided.first_seen), decided.now))
         found_lost = False
-        for end, row in self._asking.settle(decided.ends):
+        for end, row in self.ask.settle(decided.ends):
             if row is None or row.outcome is not end.outcome or row.reason is not end.reason:
                 continue
             if end.outcome is Outcome.LOST:
@@ -116,7 +116,7 @@ class Runner:
                 self._events.tell(told.FoundLost(row))
             else:
                 self._events.tell(told.Skipped(row))
-        self._asking.advance(decided.marks)
+        self.ask.advance(decided.marks)
         for not_yet in decided.not_yet:
             self._events.tell(told.Waits(not_yet))
         return found_lost
@@ -147,7 +147,7 @@ class Runner:
     def _acquire_and_begin(self, won: Sequence[Won]) -> None:
         """Ask for the run lease of each in one call; begin those that got it, settle the others."""
         ends = []
-        answers = self._asking.acquire(
+        answers = self.ask.acquire(
             [self._request(each.start, each.row.token, each.row.start_by) for each in won]
         )
         for each, (item, sent) in zip(won, answers, strict=True):
@@ -164,7 +164,7 @@ class Runner:
             request = self._request(start, self._token(), None)
             wanted.setdefault(request.key, (start, request))
         granted: dict[str, tuple[Start, Lease, float]] = {}
-        answers = self._asking.acquire([request for _, request in wanted.values()])
+        answers = self.ask.acquire([request for _, request in wanted.values()])
         for (start, request), (item, sent) in zip(wanted.values(), answers, strict=True):
             if isinstance(item, Lease):
                 granted[request.token] = start, item, sent
@@ -183,7 +183,7 @@ class Runner:
                 self._judge(won, lambda won, lease=lease, sent=sent: self._begin(won, lease, sent), lease)  # type: ignore[misc]  # mypy cannot type the defaults of a lambda
             else:
                 self._begin([won], lease, sent)
-        self._asking.release([lease for _, lease, _ in granted.values()])
+        self.ask.release([lease for _, lease, _ in granted.values()])
 
     def _begin(self, won: Sequence[Won], lease: Lease, sent: float) -> None:
         for each in won:
@@ -195,7 +195,7 @@ class Runner:
             return []
         asked = self._clock.boot()
         claims = [self._claim_of(start, token) for start, token in wanted]
-        answer = self._asking.claim(claims)
+        answer = self.ask.claim(claims)
         for _ in range(TRIES):
             if answer is None:
                 return []
@@ -207,7 +207,7 @@ class Runner:
             self._clock.sleep(
                 min(PATIENCE.total_seconds(), max(0.002, (min(early) - answer.now).total_seconds()))
             )
-            answer = self._asking.claim(claims)
+            answer = self.ask.claim(claims)
         if answer is None:
             return []
         won = []
@@ -258,12 +258,12 @@ class Runner:
             else:
                 end = won.skipped(SkipReason.BROKEN, f"a filter raised {type(verdict).__name__}: {verdict}")
             self._skip([end])
-            self._asking.release([lease] if lease is not None else [])
+            self.ask.release([lease] if lease is not None else [])
 
         self.carrier.spawn(judge)
 
     def _skip(self, ends: Sequence[End]) -> None:
-        for _, row in self._asking.settle(ends):
+        for _, row in self.ask.settle(ends):
             if row is not None:
                 self._events.tell(told.Skipped(row))
 
@@ -276,11 +276,11 @@ class Runner:
         calls by hand means it.
         """
         task = task.on(self._server)
-        view = self._asking.look(question((), self._clock.estimate()))
+        view = self.ask.look(question((), self._clock.estimate()))
         if view is None:
             return None
         start, token, asked = Start(task, view.now), self._token(), self._clock.boot()
-        answer = self._asking.claim([self._claim_of(start, token, Cause.MANUAL)])
+        answer = self.ask.claim([self._claim_of(start, token, Cause.MANUAL)])
         row = None if answer is None else answer.items[0]
         if not isinstance(row, Row):
             return None
@@ -288,23 +288,26 @@ class Runner:
             [Won(start, row, asked + (task.start_within - margin(task.lease.length)).total_seconds())]
         )
         self.carrier.finish()
-        rows = self._asking.rows(RowQuery(tasks=(task.key,), since=start.due, limit=10)) or ()
+        rows = self.ask.rows(RowQuery(tasks=(task.key,), since=start.due, limit=10)) or ()
         return next((each for each in rows if each.occurrence == start.occurrence), row)
 
     # -- one shot
 
-    def run(self) -> bool:
+    def run(self, *, ticked: Callable[[], None] = lambda: None) -> bool:
         """One tick, and further ones while runs end or tasks are about to be due; whether the store answered.
 
         This is `rota run`, started every minute on every server. It waits up to five seconds for a
         task that is due within that time. With tasks due within the minute it lives to five seconds
-        past its end, so that the next process has taken over by then.
+        past its end, so that the next process has taken over by then. `ticked` is called after the first
+        tick that the store has answered.
         """
         opened = self._clock.estimate()
         minute_end = opened.replace(second=0, microsecond=0) + timedelta(minutes=1) + PATIENCE
         within_minute = False
         changed = self.carrier.changed
         tick = first = self.tick()
+        if first.plan is not None:
+            ticked()
         while True:
             wait = None
             due = None if tick.plan is None else self._due_until(minute_end, tick.plan.upto)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from rota._core.due import FORESIGHT, next_due, worth_asking
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rota._core.schedule import Schedule
     from rota._core.task import Task
     from rota._engine.events import Listener
+    from rota._engine.presence import Me
     from rota.stores.base import Store
 
 HISTORY: Final = timedelta(days=30)
@@ -53,9 +54,15 @@ def namespace_of(schedule: Schedule) -> str:
 
 
 def store_url(schedule: Schedule) -> str:
-    """The store of a schedule: its own argument, else ROTA_STORE, else SQLite in this user's state folder."""
-    if isinstance(schedule.store, str):
-        return schedule.store
+    """The store of a schedule: its own argument, else ROTA_STORE, else SQLite in this user's state folder.
+
+    Where the argument is a client or an open store, it is the name of its class, which is no URL.
+    """
+    given = schedule.store
+    if isinstance(given, str):
+        return given
+    if given is not None:
+        return f"{type(given).__module__}.{type(given).__qualname__}"
     return os.environ.get("ROTA_STORE") or _default_url(schedule)
 
 
@@ -102,7 +109,29 @@ class Server:
         Until then, and if this process is killed, there is no state, so the next tick asks the store.
         """
         state.forget(self._file)
-        return self.runner.run()
+        return self.runner.run(ticked=self._sign_in)
+
+    def sign_in(self, *, ticked: datetime | None) -> None:
+        """Show on the store that this server takes part, and when it last ticked."""
+        from rota._engine import presence
+
+        self.runner.ask.acquire([presence.sign_in(self.me(), ticked)])
+
+    def _sign_in(self) -> None:
+        self.sign_in(ticked=self.clock.estimate())
+
+    def me(self) -> Me:
+        """What this server says of itself when it signs in."""
+        from rota._engine import presence
+
+        schedule = self.schedule
+        return presence.Me(
+            self.name,
+            presence.identity(),
+            schedule.timezone,
+            presence.fingerprint(schedule.tasks),
+            len(schedule.tasks),
+        )
 
     def call(self, task: Task) -> Row | None:
         """`Runner.call`, with the same care."""
@@ -158,16 +187,12 @@ class Server:
 
     def _open(self) -> Store:
         from rota.stores import open_store
-        from rota.stores.base import Store
 
         given = self.schedule.store
-        if given is None or isinstance(given, str):
-            if self.url == _default_url(self.schedule):
-                with suppress(OSError):  # the store says what is wrong with its folder
-                    os.makedirs(places.folder(), mode=0o700, exist_ok=True)
-            return open_store(self.url, namespace=self.namespace)
-        assert isinstance(given, Store)
-        return given
+        if given is None and self.url == _default_url(self.schedule):
+            with suppress(OSError):  # the store says what is wrong with its folder
+                os.makedirs(places.folder(), mode=0o700, exist_ok=True)
+        return open_store(self.url if given is None else given, namespace=self.namespace)
 
     def _remember(self) -> None:
         """Leave the offset for the next one-shot tick, and now and then prune the history.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from rota._core.leases import PAUSE_PREFIX, Lease
+from rota._core.leases import Lease, is_notice
 from rota._core.planner import question
 from rota._core.rows import Row, RowQuery
 from rota._core.task import Task
@@ -28,7 +28,7 @@ class TaskState:
 
 @value
 class Snapshot:
-    """The schedule at the store's instant `now`. `leases` are those in force, pauses left out."""
+    """The schedule at the store's instant `now`. `leases` are those in force, without pauses and sign-ins."""
 
     now: datetime
     tasks: Sequence[TaskState]
@@ -56,7 +56,7 @@ def take(tasks: Sequence[Task], store: Store, estimate: datetime) -> Snapshot:
             )
             for task in tasks
         ],
-        [lease for lease in view.leases if not lease.key.startswith(PAUSE_PREFIX)],
+        [lease for lease in view.leases if not is_notice(lease.key)],
         view.pauses,
     )
 

@@ -26,6 +26,8 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "unlock": "release the lease on a key",
         "pause": "start nothing more, of one task or of all",
         "resume": "end a pause",
+        "check": "say whether this server, its store and the other servers are set up right",
+        "schema": "print the tables of a store, for those who create them themselves",
         "explain": "say in plain English what a cron line means",
     }
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota._engine.server import Server
-from rota.stores import shown
+from rota.stores import Store, shown
 
 
 def header(server: Server) -> str:
@@ -12,5 +12,4 @@ def header(server: Server) -> str:
 
 def store_of(server: Server) -> str:
     """The store as it may be printed: no password is in it."""
-    given = server.schedule.store
-    return shown(server.url) if given is None or isinstance(given, str) else repr(given)
+    return repr(server.schedule.store) if isinstance(server.schedule.store, Store) else shown(server.url)

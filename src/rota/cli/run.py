@@ -80,10 +80,21 @@ def _tick(schedule: Schedule, options: Namespace) -> int:
     with server, Stopping(drain, stop):
         messages.note(_holds_here_only(server, server.store))
         answered = server.run()
+        messages.note(_clock_is_off(server))
     if not answered:
         raise CommandError(f"the store does not answer{messages.trouble}", STORE)
     messages.summary(server.tasks, server.clock.estimate())
     return FAILED if messages.anything_failed and not options.exit_zero else FINE
+
+
+def _clock_is_off(server: Server) -> str:
+    """What is wrong with this host's clock, where it is off by more than a careful operator tolerates."""
+    from rota._engine.checking import TOLERATED_OFFSET, offset_in_words
+
+    offset = server.clock.offset
+    if not server.clock.knows_the_store or abs(offset) <= TOLERATED_OFFSET + server.store.guarantees.grain:
+        return ""
+    return offset_in_words(offset)
 
 
 def _waiting(runs: int) -> str:

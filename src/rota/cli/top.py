@@ -17,9 +17,9 @@ def answer(args: Sequence[str]) -> int:
         case ["--help" | "-h", *_]:
             print(overview())
         case ["--version" | "-V", *_]:
-            from importlib.metadata import version
+            from rota._version import VERSION
 
-            print(f"rota {version('rota')}")
+            print(f"rota {VERSION}")
         case [option, *_]:
             raise CommandError(f"{option} stands before the command; write rota COMMAND {option} ...")
     return 0

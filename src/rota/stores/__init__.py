@@ -31,7 +31,7 @@ from rota._core.errors import DefinitionError
 from rota._core.value import NOTHING, value
 from rota.stores.base import Store
 
-__all__ = ["DRIVERS", "Driver", "Store", "open_store", "shown"]
+__all__ = ["DRIVERS", "Driver", "Store", "open_store", "schema_of", "shown"]
 
 
 def _seconds(text: str) -> timedelta:
@@ -119,6 +119,14 @@ def open_store(store: object, *, namespace: str) -> Store:
     if isinstance(store, Store):
         return store
     return _on_client(store, namespace)
+
+
+def schema_of(scheme: str) -> str:
+    """The tables of a store of that scheme, as its own administrators write them, ending in a line end.
+
+    Raises DefinitionError where the client library is missing."""
+    schema: str = _module(DRIVERS[scheme], scheme).schema()
+    return schema
 
 
 def _by_url(url: str, namespace: str) -> Store:

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from textwrap import dedent
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -382,6 +383,16 @@ class SQLiteStore:
 
     def _has_tables(self, sql: sqlite3.Connection) -> bool:
         return sql.execute("SELECT 1 FROM sqlite_master WHERE name = 'rota_schema'").fetchone() is not None
+
+
+def schema() -> str:
+    """The tables as SQL, for those who create them themselves."""
+    statements = (
+        "PRAGMA journal_mode = WAL",
+        *(dedent(statement).strip() for statement in SCHEMA),
+        f"INSERT INTO rota_schema (version, latest) VALUES ({SCHEMA_VERSION}, 0)",
+    )
+    return "".join(f"{statement};\n" for statement in statements)
 
 
 def open_sqlite(
