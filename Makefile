@@ -19,8 +19,9 @@ help:
 demo: $(READY) ## see rota at work on this machine
 	$(PY) demo/run.py
 
-test: $(READY) ## every test, also those that need real servers
-	$(PY) -m pytest $(PYTEST_ARGS)
+test: $(READY) ## every test, also those that need real servers, which it installs and starts itself
+	tools/services
+	$(PY) -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 quick: $(READY) ## the tests that need no servers, under 30 s
 	$(PY) -m pytest -m quick -n 2 $(PYTEST_ARGS)

@@ -1,4 +1,4 @@
-"""One of the processes of test_processes: `python -m tests.contract.one_process URL FOLDER WHAT NUMBER READY`."""
+"""One of the processes of test_processes: called with URL, FOLDER, WHAT, NUMBER and READY."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ pytestmark = pytest.mark.slow  # each starts a dozen interpreters
 def servers(url: str, folder: Path, what: str) -> list[list[Any]]:
     """What each process answers that starts at the same moment on this store."""
     ready = time.time() + 0.2 * SERVERS
+    python = [sys.executable, "-W", "error", "-m", "tests.contract.one_process"]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.contract.one_process"]
-            + [url, str(folder), what, f"{number}", f"{ready}"],
+            [*python, url, str(folder), what, f"{number}", f"{ready}"],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
