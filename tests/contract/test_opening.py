@@ -22,7 +22,7 @@ def test_the_scheme_picks_the_driver() -> None:
     assert isinstance(open_store("sqlite:///rota.db", namespace="shop"), SQLiteStore)
 
 
-@pytest.mark.parametrize("url", [driver.example for driver in DRIVERS.values()])
+@pytest.mark.parametrize("url", [driver.example for name, driver in DRIVERS.items() if name != "django"])
 def test_every_example_opens_a_store_of_its_namespace(url: str) -> None:
     store = open_store(url, namespace="shop/test")
     assert isinstance(store, Store)

@@ -12,6 +12,7 @@ from rota._core.leases import Lease
 from rota._core.value import replace
 from rota._engine import presence
 from rota._engine.checking import Facts, Finding, Level, findings, is_local, survey
+from rota._engine.events import Event, StoreConcern
 from rota._engine.presence import KEPT, Me, Present, fingerprint, identity, present, sign_in
 from rota._engine.server import Server
 from rota.stores.base import Guarantees, Look, Shared
@@ -259,3 +260,18 @@ def test_a_tick_signs_in_and_a_check_keeps_its_instant(
     assert checked.ticked == ticked.ticked
     assert never.since == checked.since
     assert checked.seen > ticked.seen
+
+
+def test_what_a_store_is_concerned_about_is_told_by_the_tick_that_prunes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Worried(MemoryStore):
+        def concerns(self) -> list[str]:
+            return ["it evicts"]
+
+    monkeypatch.setenv("ROTA_STATE_DIR", str(tmp_path))
+    heard: list[Event] = []
+    for _ in range(2):
+        with Server(Schedule("shop", store=Worried()), heard.append) as server:
+            server.run()
+    assert heard == [StoreConcern("it evicts")]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.stores import open_store
+
 NETWORK = ("redis", "valkey", "postgresql", "mysql", "memcached", "dynamodb")
 """The kinds that servers on different hosts share."""
 
@@ -18,6 +20,12 @@ _SERVERS = {
     "mysql": ("tests.servers.mariadb", "mariadb_server"),
     "memcached": ("tests.servers.memcached", "memcached_server"),
     "dynamodb": ("tests.servers.dynalite", "dynalite_server"),
+}
+
+_AGED = {
+    "redis": ("tests.servers.redis", "age"),
+    "valkey": ("tests.servers.redis", "age"),
+    "memcached": ("tests.servers.memcached", "age"),
 }
 
 each_store = pytest.mark.parametrize(
@@ -38,6 +46,13 @@ def server_url(kind: str, folder: Path) -> str:
 
 
 def fresh_url(kind: str, folder: Path) -> str:
-    """The same with a namespace that nobody has used."""
+    """The same with a namespace that nobody has used. A store that can forget began to remember long ago:
+    otherwise it would start nothing for five minutes."""
     url = server_url(kind, folder)
-    return f"{url}{'&' if '?' in url else '?'}namespace=shop/{uuid.uuid4().hex}"
+    url = f"{url}{'&' if '?' in url else '?'}namespace=shop/{uuid.uuid4().hex}"
+    if kind in _AGED:
+        store = open_store(url, namespace="")
+        module, name = _AGED[kind]
+        getattr(import_module(module), name)(store)
+        store.close()
+    return url

@@ -19,6 +19,7 @@ from rota._core.planner import in_words, question
 from rota._core.task import Servers
 from rota._core.value import value
 from rota._engine.presence import KEPT, Present, present
+from rota._engine.server import concerns
 from rota.stores import shown
 from rota.stores.base import Guarantees, Shared
 
@@ -96,7 +97,6 @@ def survey(server: Server, *, expected: int | None = None) -> Facts:
     own = next((each for each in present(view.leases) if each.me.id == me.id), None)
     server.sign_in(ticked=None if own is None else own.ticked)
     view = look()[1]
-    concerns = getattr(store, "concerns", None)
     return Facts(
         me=me,
         environment=server.environment,
@@ -107,7 +107,7 @@ def survey(server: Server, *, expected: int | None = None) -> Facts:
         now=view.now,
         round_trip=timedelta(seconds=round_trip),
         offset=clock.offset,
-        concerns=() if concerns is None else tuple(concerns()),
+        concerns=concerns(store),
         servers=present(view.leases),
         tasks=server.tasks,
         expected=expected,

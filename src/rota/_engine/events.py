@@ -84,6 +84,13 @@ class StoreTrouble:
 
 
 @value
+class StoreConcern:
+    """Something about the store that a careful operator would want to know; told about once an hour."""
+
+    words: str
+
+
+@value
 class ListenerFailed:
     """A listener raised. It will be called again for the next event."""
 
@@ -91,7 +98,18 @@ class ListenerFailed:
     error: str
 
 
-Event = FirstSeen | Started | Ended | Skipped | FoundLost | Waits | LeaseEnded | StoreTrouble | ListenerFailed
+Event = (
+    FirstSeen
+    | Started
+    | Ended
+    | Skipped
+    | FoundLost
+    | Waits
+    | LeaseEnded
+    | StoreTrouble
+    | StoreConcern
+    | ListenerFailed
+)
 Listener = Callable[[Event], object]
 
 

@@ -35,6 +35,9 @@ HISTORY: Final = timedelta(days=30)
 KNOWN_FOR: Final = 30.0
 """Seconds after a look for which it is taken to be known whether runs are going on."""
 
+MOST_ROWS: Final = 10_000
+"""How many final rows of one task are kept at most, on the same condition."""
+
 PRUNE_EVERY: Final = timedelta(hours=1)
 
 
@@ -68,6 +71,12 @@ def store_url(schedule: Schedule) -> str:
 
 def _default_url(schedule: Schedule) -> str:
     return f"sqlite:///{os.path.join(places.folder(), places.safe(schedule.name))}.sqlite3"
+
+
+def concerns(store: Store) -> tuple[str, ...]:
+    """What a careful operator would want to know of this store, where its driver can tell."""
+    tell = getattr(store, "concerns", None)
+    return () if tell is None else tuple(tell())
 
 
 class Server:
@@ -195,15 +204,19 @@ class Server:
         return open_store(self.url if given is None else given, namespace=self.namespace)
 
     def _remember(self) -> None:
-        """Leave the offset for the next one-shot tick, and now and then prune the history.
+        """Leave the offset for the next one-shot tick; now and then prune, and look after the store.
 
         Where some run was going on when the store was last looked at, or that was a while ago, nothing is
         left: the next tick asks again, so a killed run is found as soon as its lease has lapsed.
         """
+        from rota._engine.events import StoreConcern
+
         now = self.clock.wall()
         pruned_at = self._state.pruned_at if self._state else None
         if pruned_at is None or not timedelta(0) <= now - pruned_at < PRUNE_EVERY:
-            self.store.prune(self.clock.estimate() - HISTORY)
+            self.store.prune(self.clock.estimate() - HISTORY, most=MOST_ROWS)
+            for words in concerns(self.store):
+                self.events.tell(StoreConcern(words))
             pruned_at = now
         if not self.runner.saw_open_rows and self.clock.boot() - self.runner.looked_at < KNOWN_FOR:
             state.save(self._file, state.State(now, self.clock.offset, pruned_at))

@@ -26,6 +26,7 @@ from rota._engine.events import (
     ListenerFailed,
     Skipped,
     Started,
+    StoreConcern,
     StoreTrouble,
     Waits,
 )
@@ -79,6 +80,8 @@ class Messages:
                 self.say(f"{self._of(event.occurrence)}: its lease ended while it ran; it is told to stop")
             case StoreTrouble():
                 self._trouble(event)
+            case StoreConcern(words):
+                self.note(words)
             case ListenerFailed():
                 self._print(f"a listener failed: {event.listener}: {event.error}", self._errors)
             case _:

@@ -11,6 +11,7 @@ it is asked for, never before.
     mysql://user:password@host/shop            and mariadb://
     dynamodb://eu-central-1/rota
     memcached://host:11211
+    django://default                           the database of that alias in a Django project's settings
 
 Options follow in the query: `?timeout=2` (no call waits longer than two seconds; default 5), `?namespace=`
 (instead of application and environment), and what `DRIVERS` says of each. A new store is a module with a
@@ -42,6 +43,12 @@ def _seconds(text: str) -> timedelta:
     raise ValueError("more than 0, at most 5 seconds")
 
 
+def _endpoint(text: str) -> str:
+    if re.fullmatch(r"https?://[^\s/?#@]+/?", text):
+        return text
+    raise ValueError("http://host:port or https://host")
+
+
 def _boolean(text: str) -> bool:
     try:
         return {"true": True, "1": True, "false": False, "0": False}[text]
@@ -66,7 +73,8 @@ class Driver:
     """Where a scheme is served: `module.opener(address, namespace=..., **options)`, the address being the
     URL without its query. `library` is the client library it needs, `extra` the extra of rota with it.
 
-    `clients` are the packages of clients that `module.wrap(client, namespace=...)` takes. With `passes`,
+    `clients` are the packages of clients that `module.wrap(client, namespace=...)` takes, which with
+    `wraps_engines` takes SQLAlchemy's engines as well. With `passes`,
     options that are not in `options` are the client library's own and stay in the address.
     """
 
@@ -78,11 +86,17 @@ class Driver:
     extra: str = ""
     clients: tuple[str, ...] = ()
     passes: bool = False
+    wraps_engines: bool = False
 
 
 _LIMITED: Mapping[str, Callable[[str], object]] = {"timeout": _seconds}
 _TABLES: Mapping[str, Callable[[str], object]] = {**_LIMITED, "create": _boolean, "prefix": _prefix}
-_REDIS: Mapping[str, Callable[[str], object]] = {**_LIMITED, "wait_replicas": _count, "durable": _boolean}
+_REDIS: Mapping[str, Callable[[str], object]] = {
+    **_LIMITED,
+    "wait_replicas": _count,
+    "durable": _boolean,
+    **dict.fromkeys(("ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile"), str),
+}
 
 
 def _redis(example: str) -> Driver:
@@ -97,12 +111,46 @@ def _mysql(example: str) -> Driver:
 
 DRIVERS: Mapping[str, Driver] = MappingProxyType(
     {
+        "redis": _redis("redis://host:6379/0"),
+        "rediss": _redis("rediss://user:password@host:6379/0"),
+        "valkey": _redis("valkey://host:6379/0"),
+        "valkeys": _redis("valkeys://host:6379/0"),
+        "redis+sentinel": _redis("redis+sentinel://host:26379,other:26379/service/0"),
+        "redis+cluster": _redis("redis+cluster://host:6379,other:6379"),
+        "redis+unix": _redis("redis+unix:///run/redis.sock"),
         "memory": Driver("rota.stores.memory", "open_memory", "memory:"),
         "sqlite": Driver(
             "rota.stores.sql.sqlite",
             "open_sqlite",
             "sqlite:///rota.db",
             {**_LIMITED, "create": _boolean},
+            wraps_engines=True,
+        ),
+        "django": Driver(
+            "rota.stores.django_alias",
+            "open_django",
+            "django://default",
+            library="django",
+            extra="django",
+            passes=True,
+        ),
+        "dynamodb": Driver(
+            "rota.stores.dynamodb",
+            "open_dynamodb",
+            "dynamodb://eu-central-1/rota",
+            {**_LIMITED, "create": _boolean, "endpoint_url": _endpoint},
+            "botocore",
+            "dynamodb",
+            ("boto3", "botocore"),
+        ),
+        "memcached": Driver(
+            "rota.stores.memcached",
+            "open_memcached",
+            "memcached://host:11211",
+            _LIMITED,
+            "pymemcache",
+            "memcached",
+            ("pymemcache",),
         ),
     }
 )
@@ -116,9 +164,36 @@ def open_store(store: object, *, namespace: str) -> Store:
     """
     if isinstance(store, str):
         return _by_url(store, namespace)
-    if isinstance(store, Store):
+    driver = _driver_of(store)
+    if driver is not None:
+        return _wrapped(driver, store, namespace)
+    if isinstance(store, Store):  # asked last: a client whose every attribute is made up would pass for one
         return store
-    return _on_client(store, namespace)
+    known = dict.fromkeys(name for driver in DRIVERS.values() for name in driver.clients)
+    raise DefinitionError(
+        "no store works on that",
+        argument="store",
+        found=f"a {type(store).__module__}.{type(store).__qualname__}",
+        allowed=f"a URL, a client of {', '.join(known)}, an engine of SQLAlchemy",
+    )
+
+
+def _driver_of(client: object) -> Driver | None:
+    """Whose client of the application's own this is, told by the packages its class is made of.
+
+    An engine of SQLAlchemy is told by the dialect that it speaks.
+    """
+    packages = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
+    dialect = getattr(client, "dialect", None) if "sqlalchemy" in packages else None
+    if dialect is not None:
+        driver = DRIVERS.get(dialect.name)
+        return driver if driver is not None and driver.wraps_engines else None
+    return next((driver for driver in DRIVERS.values() if packages & {*driver.clients}), None)
+
+
+def _wrapped(driver: Driver, client: object, namespace: str) -> Store:
+    store: Store = _module(driver, type(client).__module__).wrap(client, namespace=namespace)
+    return store
 
 
 def schema_of(scheme: str) -> str:
@@ -155,6 +230,8 @@ def _by_url(url: str, namespace: str) -> Store:
     opener = getattr(_module(driver, shown(url)), driver.opener)
     try:
         opened: Store = opener(address, namespace=namespace, **options)
+    except DefinitionError:
+        raise
     except ValueError:
         raise DefinitionError(
             f"not a {scheme} address", argument="store", found=shown(url), allowed=driver.example
@@ -169,22 +246,6 @@ def _option(read: Callable[[str], object], name: str, text: str, url: str) -> ob
         raise DefinitionError(
             f"the option {name} cannot mean that", argument="store", found=shown(url), allowed=str(error)
         ) from None
-
-
-def _on_client(client: object, namespace: str) -> Store:
-    """The store on a client of the application's own, told by the packages its class is made of."""
-    packages = [kind.__module__.partition(".")[0] for kind in type(client).__mro__]
-    for driver in DRIVERS.values():
-        if any(package in driver.clients for package in packages):
-            wrapped: Store = _module(driver, packages[0]).wrap(client, namespace=namespace)
-            return wrapped
-    raise DefinitionError(
-        "no store works on that",
-        argument="store",
-        found=f"a {type(client).__module__}.{type(client).__qualname__}",
-        allowed="a URL, a client of "
-        + ", ".join(dict.fromkeys(name for driver in DRIVERS.values() for name in driver.clients)),
-    )
 
 
 def _module(driver: Driver, found: str) -> ModuleType:

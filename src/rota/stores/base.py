@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
-from rota._core.errors import StoreError, StoreMisused, StoreUnavailable
+from rota._core.errors import DefinitionError, StoreError, StoreMisused, StoreUnavailable
 from rota._core.leases import (
     LONGEST_LEASE,
     PAUSE_PREFIX,
@@ -75,6 +75,7 @@ __all__ = [
     "Answer",
     "Cause",
     "Claim",
+    "DefinitionError",
     "End",
     "Guarantees",
     "Lease",
@@ -261,11 +262,13 @@ class Store(Protocol):
         """
         ...
 
-    def prune(self, before: datetime) -> int:
+    def prune(self, before: datetime, *, most: int | None = None) -> int:
         """Forget final rows that ended before `before`, and answer how many.
 
+        With `most`, of each task also those that are not among its `most` newest final rows, by due instant
+        and attempt.
         5. A row is kept until its keep_until plus the step-back allowance (10 min) by the store's clock,
-           whatever `before` says, and an open row is never pruned. In the same step `pruned:<task>`
+           whatever `before` and `most` say, and an open row is never pruned. In the same step `pruned:<task>`
            moves to the last due instant removed: what lies at or before it is decided though its row
            is gone (claim: too_late; settle: nothing). A row that stands there still stands.
         """

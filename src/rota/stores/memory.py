@@ -295,20 +295,21 @@ class MemoryStore:
         found.sort(key=lambda row: row.occurrence.due, reverse=True)
         return Answer(now, found[: max(0, query.limit)])
 
-    def prune(self, before: datetime) -> int:
+    def prune(self, before: datetime, *, most: int | None = None) -> int:
         with self._lock:
             now = self._enter()
             self._forget_fences(now)
-            kept_until = now - self.allowance
-            return sum(self._prune(task, before, kept_until, now) for task in list(self._memory.sheets))
+            return sum(self._prune(task, before, most, now) for task in list(self._memory.sheets))
 
-    def _prune(self, task: str, before: datetime, kept_until: datetime, now: datetime) -> int:
-        sheet = self._memory.sheets[task]
+    def _prune(self, task: str, before: datetime, most: int | None, now: datetime) -> int:
+        sheet, kept_until = self._memory.sheets[task], now - self.allowance
+        final = [key for key in sheet.order if not sheet.rows[key].is_open]
+        beyond = set() if most is None else set(final[: max(0, len(final) - most)])
         gone = [
             key
-            for key in sheet.order
+            for key in final
             if (row := sheet.rows[key]).ended is not None
-            and row.ended < before
+            and (row.ended < before or key in beyond)
             and row.keep_until < kept_until
         ]
         if gone:

@@ -192,7 +192,8 @@ class StoreTools:
         """
         if not self.store.guarantees.lists_rows:
             names = tasks or tuple(self._asked)
-            rows = self.store.look(Look({name: f"no mark:{name}" for name in names}, ALWAYS)).rows
+            view = self.store.look(Look({name: f"no mark:{name}" for name in names}, ALWAYS))
+            rows = [row for row in view.rows if row.occurrence.task in names]
             return sorted(rows, key=lambda row: (row.occurrence.due, row.occurrence.task, row.attempt))
         return list(reversed(self.store.rows(RowQuery(tasks, limit=1_000_000)).items))
 

@@ -237,7 +237,7 @@ class StoreContract(RowsContract, LeasesContract, LooksContract):
         assert isinstance(self.store, Store)
         assert self.store.guarantees == self.store.guarantees
         assert self.store.guarantees.clock
-        assert timedelta(0) < self.store.guarantees.grain <= SECOND
+        assert timedelta(0) < self.store.guarantees.grain <= 2 * SECOND
 
     def test_a_store_that_cannot_forget_has_no_epoch(self) -> None:
         """13. A store that can forget carries an epoch."""

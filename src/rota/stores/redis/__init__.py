@@ -1,0 +1,333 @@
+"""A store on Redis or Valkey. A call is one Lua script: one step at the server's clock, and one round trip.
+
+Redis may forget: it is flushed, or restarted without all that it had said. So the store carries an epoch,
+which the scripts read and renew in the same step as every decision; see promise 13 and `scripts`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from urllib.parse import quote
+
+from rota.stores.base import (
+    LONGEST_LEASE,
+    RECORD_VERSION,
+    ROW_COLUMNS,
+    STEP_BACK_ALLOWANCE,
+    Answer,
+    Claim,
+    End,
+    Guarantees,
+    Lease,
+    Look,
+    Outcome,
+    Refusal,
+    Refused,
+    Request,
+    Row,
+    RowQuery,
+    Shared,
+    SkipReason,
+    StoreMisused,
+    StoreUnavailable,
+    View,
+    check_claims,
+    check_ends,
+    check_leases,
+    check_requests,
+    check_version,
+    instant,
+    is_notice,
+    lease_of,
+    microseconds,
+    row_of,
+)
+from rota.stores.redis import scripts
+from rota.stores.redis.wire import Wire, opened, wrapped
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+_TIME_LIMIT: Final = timedelta(seconds=5)
+_SLICE: Final = 500
+"""Rows that one script prunes: others wait meanwhile."""
+
+_NUMBERS: Final = frozenset(
+    ROW_COLUMNS.index(name)
+    for name in ("due", "attempt", "since", "start_by", "keep_until", "ended", "took", "count", "last")
+)
+_NULLABLE: Final = frozenset(
+    ROW_COLUMNS.index(name) for name in ("start_by", "outcome", "reason", "ended", "took", "last")
+)
+_LEASE_NUMBERS: Final = frozenset({3, 4, 5, 6})
+
+
+class RedisStore:
+    """Rows, leases and marks on the Redis or Valkey server behind `wire`.
+
+    `durable`: the server syncs each write to its disk before it answers (appendonly yes, appendfsync always),
+    so a restart forgets nothing and is no new epoch. With `wait_replicas` an answer counts only once so many
+    replicas have what it says.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        namespace: str = "",
+        *,
+        wait_replicas: int = 0,
+        durable: bool = False,
+        longest_lease: timedelta = LONGEST_LEASE,
+    ) -> None:
+        self.namespace = namespace
+        self.longest_lease = longest_lease
+        self.durable = durable
+        self._wire = wire
+        self._wait_replicas = wait_replicas
+        self.prefix = f"{{rota:{quote(namespace, safe='/@ ')}}}:"
+
+    def __repr__(self) -> str:
+        return f"RedisStore({self._wire.where!r}, {self.namespace!r})"
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return Guarantees(
+            shared=Shared.NETWORK,
+            durable=self.durable,
+            clock="the Redis server",
+            grain=_MICROSECOND,
+            fenced=True,
+            lists_rows=True,
+            epoch=True,
+            primitive="one Lua script",
+            trips="1",
+            needs=(
+                "maxmemory-policy noeviction: keys that are evicted are forgotten without notice",
+                "the right to call INFO, TIME and Lua scripts",
+                "?durable=true only where appendfsync is always: then a restart forgets nothing",
+                "?wait_replicas=n where a fail-over must not cost the last grants",
+            ),
+            cannot=(
+                "remember after a restart what was not on its disk, or anything after a flush: it notices",
+                "keep what a replica had not received when it takes over: it notices, as after a restart",
+                "keep two primaries apart that a broken network has parted: both grant",
+            ),
+        )
+
+    def look(self, question: Look) -> View:
+        asked = {"marks": list(question.marks.items()), "since": str(microseconds(question.since))}
+        now, epoch, (marks, rows, leases) = self._call(scripts.LOOK, asked)
+        found = iter(marks)
+        return View(
+            now,
+            {_text(name): instant(int(at)) for name, at in zip(found, found, strict=True)},
+            [self._row(text) for text in rows],
+            [_lease(text) for text in leases],
+            epoch,
+            epoch + self.longest_lease,
+        )
+
+    def claim(self, claims: Sequence[Claim]) -> Answer[Row | Refusal]:
+        check_claims(claims)
+        now, answers = self._decide(
+            scripts.CLAIM,
+            [
+                (
+                    claim.occurrence.task,
+                    microseconds(claim.occurrence.due),
+                    claim.attempt,
+                    claim.token,
+                    claim.server,
+                    microseconds(claim.not_before),
+                    microseconds(claim.not_after),
+                    claim.start_within // _MICROSECOND,
+                    microseconds(claim.keep_until),
+                    claim.cause,
+                )
+                for claim in claims
+            ],
+        )
+        return Answer(
+            now,
+            [
+                self._row(*said[1:]) if said[0] == b"row" else _refusal(said, claim.not_before)
+                for said, claim in zip(answers, claims, strict=True)
+            ],
+        )
+
+    def settle(self, ends: Sequence[End]) -> Answer[Row | None]:
+        check_ends(ends)
+        now, answers = self._decide(scripts.SETTLE, [_end(end) for end in ends])
+        return Answer(now, [None if said[0] == b"none" else self._row(*said[1:]) for said in answers])
+
+    def acquire(self, requests: Sequence[Request]) -> Answer[Lease | Refusal]:
+        check_requests(requests, self.longest_lease)
+        now, answers = self._decide(
+            scripts.ACQUIRE,
+            [
+                (
+                    request.key,
+                    request.token,
+                    request.owner,
+                    request.ttl // _MICROSECOND,
+                    "" if request.not_before is None else microseconds(request.not_before),
+                    "" if request.not_after is None else microseconds(request.not_after),
+                    request.slots,
+                    request.note,
+                    int(is_notice(request.key)),
+                )
+                for request in requests
+            ],
+        )
+        return Answer(
+            now,
+            [
+                _lease(said[1]) if said[0] == b"lease" else _refusal(said, request.not_before)
+                for said, request in zip(answers, requests, strict=True)
+            ],
+        )
+
+    def renew(self, leases: Sequence[Lease], *, ttl: timedelta) -> Answer[Lease | Refusal]:
+        check_leases(leases, ttl, self.longest_lease)
+        items = [(lease.key, lease.token, lease.slot) for lease in leases]
+        now, answers = self._decide(scripts.RENEW, items, ttl=str(ttl // _MICROSECOND))
+        return Answer(now, [_lease(said[1]) if said[0] == b"lease" else _refusal(said) for said in answers])
+
+    def release(self, leases: Sequence[Lease]) -> Answer[bool]:
+        check_leases(leases)
+        now, answers = self._decide(scripts.RELEASE, [(lease.key, lease.token) for lease in leases])
+        return Answer(now, [said[0] == b"1" for said in answers])
+
+    def advance(self, marks: Mapping[str, datetime], *, first: bool = False) -> Answer[datetime]:
+        items = [(mark, microseconds(value)) for mark, value in marks.items()]
+        now, answers = self._decide(scripts.ADVANCE, items, first=first)
+        return Answer(now, [instant(int(said[0])) for said in answers])
+
+    def rows(self, query: RowQuery) -> Answer[Row]:
+        limit = max(0, query.limit)
+        asked = {
+            "tasks": list(dict.fromkeys(query.tasks)),
+            "since": "" if query.since is None else str(microseconds(query.since)),
+            "outcome": query.outcome or "",
+            "open_only": query.open_only,
+            "limit": str(limit),
+        }
+        if query.server is not None:
+            asked["server"] = query.server
+        now, _, answers = self._call(scripts.ROWS, asked)
+        rows = [self._row(*said) for said in answers]
+        rows.sort(key=lambda row: (row.occurrence.task, -row.attempt))
+        rows.sort(key=lambda row: row.occurrence.due, reverse=True)
+        return Answer(now, rows[:limit])
+
+    def prune(self, before: datetime, *, most: int | None = None) -> int:
+        asked = {
+            "before": str(microseconds(before)),
+            "most": "" if most is None else str(most),
+            "allowance": str(STEP_BACK_ALLOWANCE // _MICROSECOND),
+            "slice": str(_SLICE),
+        }
+        total = 0
+        while True:
+            _, _, ((gone,),) = self._call(scripts.PRUNE, asked)
+            total += int(gone)
+            if int(gone) < _SLICE:
+                return total
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def concerns(self) -> Sequence[str]:
+        """What an operator should see to, in words; the most pressing first."""
+        return self._wire.concerns(durable=self.durable)
+
+    def _decide(
+        self, script: str, items: Iterable[Sequence[object]], **more: object
+    ) -> tuple[datetime, Sequence[Any]]:
+        asked = {"items": [[str(part) for part in item] for item in items], **more}
+        asked |= {"version": str(RECORD_VERSION), "longest": str(self.longest_lease // _MICROSECOND)}
+        now, _, answers = self._call(script, asked)
+        return now, answers
+
+    def _call(self, script: str, asked: Mapping[str, object]) -> tuple[datetime, datetime, Any]:
+        asked = {**asked, "durable": self.durable, "touch": self._wait_replicas > 0}
+        try:
+            argument = json.dumps(asked, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError as error:
+            raise StoreMisused(f"{self._wire.where}: {error}") from error
+        now, epoch, answers = self._wire.call(script, self.prefix.encode(), argument, self._wait_replicas)
+        return instant(int(now)), instant(int(epoch)), answers
+
+    def _row(self, text: bytes, output: bytes = b"") -> Row:
+        try:
+            version, *columns = json.loads(text)
+            check_version(int(version), f"{self._wire.where}, a row of {self.namespace}")
+            values = [
+                None if column == "" and place in _NULLABLE else int(column) if place in _NUMBERS else column
+                for place, column in enumerate(columns)
+            ]
+            return row_of([*values, _text(output)] if len(values) == len(ROW_COLUMNS) - 1 else values)
+        except (ValueError, TypeError) as error:
+            raise StoreUnavailable(f"{self._wire.where}: a row of {self.namespace} cannot be read") from error
+
+
+def _end(end: End) -> tuple[object, ...]:
+    reason = end.reason
+    nobody_ran = reason in (SkipReason.MISSED, SkipReason.COALESCED)
+    return (
+        end.occurrence.task,
+        microseconds(end.occurrence.due),
+        end.attempt,
+        end.token,
+        end.server,
+        microseconds(end.keep_until),
+        end.outcome,
+        reason or "",
+        "" if end.took is None else end.took // _MICROSECOND,
+        end.count,
+        "" if end.last is None else microseconds(end.last),
+        end.detail,
+        end.output,
+        int(end.outcome is Outcome.SKIPPED and reason is not None and reason.needs_no_row),
+        int(nobody_ran),
+    )
+
+
+def _lease(text: bytes) -> Lease:
+    values = json.loads(text)
+    return lease_of([int(value) if place in _LEASE_NUMBERS else value for place, value in enumerate(values)])
+
+
+def _refusal(said: Sequence[bytes], not_before: datetime | None = None) -> Refusal:
+    reason = Refused(_text(said[0]))
+    if reason is Refused.EARLY:
+        return Refusal(reason, until=not_before)
+    if reason is Refused.HELD:
+        return Refusal(reason, _text(said[1]), instant(int(said[2])))
+    return Refusal(reason, until=instant(int(said[1])) if len(said) > 1 else None)
+
+
+def _text(value: bytes) -> str:
+    return value.decode()
+
+
+def open_redis(
+    address: str,
+    *,
+    namespace: str,
+    timeout: timedelta = _TIME_LIMIT,
+    wait_replicas: int = 0,
+    durable: bool = False,
+    **options: str,
+) -> RedisStore:
+    """What `redis://`, `rediss://`, `valkey://`, `redis+sentinel://` and their like open; nothing is touched
+    before the first call."""
+    wire = opened(address, limit=timeout.total_seconds(), **options)
+    return RedisStore(wire, namespace, wait_replicas=wait_replicas, durable=durable)
+
+
+def wrap(client: Any, *, namespace: str) -> RedisStore:
+    """The store on a client of redis-py or valkey-py, be it of one server, a cluster or sentinels. Its
+    connections and its time limits are used, and `close` leaves it open."""
+    return RedisStore(wrapped(client), namespace)

@@ -1,0 +1,403 @@
+"""The Lua scripts of the Redis store: each call of a store is one of them, so it is one step and one trip.
+
+KEYS[1] is the prefix of all keys of a namespace, its hash tag included; ARGV[1] is what is asked, as JSON.
+Every number travels as text: a Lua number is a double, exact for microseconds until the year 2255, but
+neither cjson nor tostring would print it in full.
+
+    epoch        hash    which server process remembers, and since when
+    marks        hash    mark -> instant
+    rows:TASK    hash    DUE:ATTEMPT -> row as JSON, its version first
+    out:TASK     hash    DUE:ATTEMPT -> output, which only the history reads
+    due:TASK     zset    DUE:ATTEMPT by due instant
+    all, ended   zset    DUE:ATTEMPT:TASK by due instant; final rows by when they ended
+    open, tasks  set     DUE:ATTEMPT:TASK of open rows; tasks that have rows
+    held:KEY     hash    place -> lease as JSON; fence. It expires an hour after the last lease has lapsed
+    live         zset    keys by when the last lease on them lapses
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_COMMON: Final = """
+local P = KEYS[1]
+local A = cjson.decode(ARGV[1])
+local V, TASK, DUE, ATTEMPT, TOKEN, SERVER, SINCE, START_BY, KEEP_UNTIL = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local CAUSE, OUTCOME, REASON, ENDED, TOOK, COUNT, LAST, DETAIL = 10, 11, 12, 13, 14, 15, 16, 17
+local call = redis.call
+local time = call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local answers = {}
+
+local function str(number) return string.format('%.0f', number) end
+local function give(...) answers[#answers + 1] = {...} end
+
+-- The epoch: whose memory this is. A server that may have lost what it had said begins a new one.
+local known = call('HMGET', P .. 'epoch', 'run', 'at')
+local run = 'durable'
+if not A.durable then
+  run = string.match(call('INFO', 'server'), 'run_id:(%w+)')
+end
+if not known[2] or (not A.durable and known[1] ~= run) then
+  known = {run, str(now)}
+  call('HSET', P .. 'epoch', 'run', run, 'at', known[2])
+end
+local epoch = tonumber(known[2])
+if A.touch then
+  call('SET', P .. 'touch', str(now)) -- WAIT counts from the last write of a connection
+end
+
+local function mark(name)
+  local at = call('HGET', P .. 'marks', name)
+  return at and tonumber(at)
+end
+
+local function pruned(task) return mark('pruned:' .. task) end
+
+local function move(name, value, first)
+  local at = mark(name)
+  if value > now then value = now end
+  if at and (first or at >= value) then return at end
+  call('HSET', P .. 'marks', name, str(value))
+  return value
+end
+
+local function field_of(due, attempt) return due .. ':' .. string.format('%06d', attempt) end
+
+local function read(task, field)
+  local text = call('HGET', P .. 'rows:' .. task, field)
+  if text then return cjson.decode(text), text end
+end
+
+local function output_of(task, field) return call('HGET', P .. 'out:' .. task, field) or '' end
+
+local function write(row)
+  local task, field, text = row[TASK], field_of(row[DUE], row[ATTEMPT]), cjson.encode(row)
+  local everywhere = field .. ':' .. task
+  call('HSET', P .. 'rows:' .. task, field, text)
+  call('ZADD', P .. 'due:' .. task, row[DUE], field)
+  call('ZADD', P .. 'all', row[DUE], everywhere)
+  call('SADD', P .. 'tasks', task)
+  if row[OUTCOME] == '' then
+    call('SADD', P .. 'open', everywhere)
+  else
+    call('SREM', P .. 'open', everywhere)
+    call('ZADD', P .. 'ended', row[ENDED], everywhere)
+  end
+  return text
+end
+
+-- Leases: name, token, owner, since, until, fence, slot, note.
+local function holders(key)
+  local kept, found, fence = call('HGETALL', P .. 'held:' .. key), {}, 0
+  for i = 1, #kept, 2 do
+    if kept[i] == 'fence' then
+      fence = tonumber(kept[i + 1])
+    else
+      local lease = cjson.decode(kept[i + 1])
+      if tonumber(lease[5]) > now then found[#found + 1] = lease end
+    end
+  end
+  return found, fence
+end
+
+local function keep(key)
+  local last = now
+  for _, lease in ipairs((holders(key))) do last = math.max(last, tonumber(lease[5])) end
+  if last > now then
+    call('ZADD', P .. 'live', last, key)
+  else
+    call('ZREM', P .. 'live', key)
+  end
+  call('PEXPIREAT', P .. 'held:' .. key, str(math.floor(last / 1000) + 3601000))
+end
+
+local function hold(lease)
+  local kept = P .. 'held:' .. lease[1]
+  call('HSET', kept, lease[7], cjson.encode(lease))
+  if lease[6] ~= '0' then call('HSET', kept, 'fence', lease[6]) end
+  keep(lease[1])
+end
+
+local function later(ttl)
+  local at = now + tonumber(ttl)
+  return at < 253402300799999999 and str(at) or '253402300799999999' -- the last microsecond of 9999
+end
+
+local function prolong(lease, ttl, note)
+  local at = later(ttl)
+  if tonumber(at) > tonumber(lease[5]) then lease[5] = at end
+  lease[8] = note or lease[8]
+  hold(lease)
+  give('lease', cjson.encode(lease))
+end
+"""
+
+_END: Final = "\nreturn {str(now), known[2], answers}\n"
+
+LOOK: Final = (
+    _COMMON
+    + """
+local shown, marks, rows, leases = {}, {}, {}, {}
+for _, asked in ipairs(A.marks) do
+  local task, name, start = asked[1], asked[2], tonumber(A.since)
+  local at, gone = mark(name), pruned(task)
+  if at then
+    start = at
+    marks[#marks + 1] = name
+    marks[#marks + 1] = str(at)
+  end
+  if gone then
+    start = math.max(start, gone)
+    marks[#marks + 1] = 'pruned:' .. task
+    marks[#marks + 1] = str(gone)
+  end
+  for _, field in ipairs(call('ZRANGEBYSCORE', P .. 'due:' .. task, '(' .. str(start), '+inf')) do
+    rows[#rows + 1] = call('HGET', P .. 'rows:' .. task, field)
+    shown[field .. ':' .. task] = true
+  end
+end
+for _, everywhere in ipairs(call('SMEMBERS', P .. 'open')) do
+  if not shown[everywhere] then
+    local field, task = string.match(everywhere, '^(%-?%d+:%d+):(.*)$')
+    rows[#rows + 1] = call('HGET', P .. 'rows:' .. task, field)
+  end
+end
+call('ZREMRANGEBYSCORE', P .. 'live', '-inf', str(now))
+for _, key in ipairs(call('ZRANGE', P .. 'live', 0, -1)) do
+  for _, lease in ipairs((holders(key))) do leases[#leases + 1] = cjson.encode(lease) end
+end
+answers = {marks, rows, leases}
+"""
+    + _END
+)
+
+CLAIM: Final = (
+    _COMMON
+    + f"""
+for _, asked in ipairs(A.items) do
+  local task, due, attempt, token, server, before, after, within, keep_until, cause = unpack(asked)
+  local row, text = read(task, field_of(due, attempt))
+  local gone = pruned(task)
+  if row then
+    give('row', text, output_of(task, field_of(due, attempt)))
+  elseif tonumber(before) <= epoch then
+    give('store_lost')
+  elseif now < tonumber(before) then
+    give('early')
+  elseif now > tonumber(after) or (gone and tonumber(due) <= gone) then
+    give('too_late')
+  else
+    give('row', write({{A.version, task, due, attempt, token, server, str(now), str(now + tonumber(within)),
+      keep_until, cause, '', '', '', '', '1', '', ''}}), '')
+  end
+end
+{_END}"""
+)
+
+SETTLE: Final = (
+    _COMMON
+    + """
+for _, asked in ipairs(A.items) do
+  local task, due, attempt, token, server = unpack(asked, 1, 5)
+  local keep_until, outcome, reason, took, count, last, detail, output, fresh, nobody = unpack(asked, 6, 15)
+  local row, text = read(task, field_of(due, attempt))
+  local gone = pruned(task)
+  if row and (row[OUTCOME] ~= '' or row[TOKEN] ~= token or fresh == '1') then
+    give('row', text, output_of(task, field_of(due, attempt)))
+  elseif not row and (outcome == 'lost' or (gone and tonumber(due) <= gone)
+      or (nobody == '1' and tonumber(due) <= epoch)) then
+    give('none')
+  else
+    row = row or {A.version, task, due, attempt, token, server, str(now), '', keep_until, 'schedule'}
+    if tonumber(keep_until) > tonumber(row[KEEP_UNTIL]) then row[KEEP_UNTIL] = keep_until end
+    row[OUTCOME], row[REASON], row[ENDED], row[TOOK] = outcome, reason, str(now), took
+    row[COUNT], row[LAST], row[DETAIL] = count, last, detail
+    give('row', write(row), output)
+    if output ~= '' then call('HSET', P .. 'out:' .. task, field_of(due, attempt), output) end
+    if last ~= '' then move('pruned:' .. task, tonumber(last)) end
+  end
+end
+"""
+    + _END
+)
+
+ACQUIRE: Final = (
+    _COMMON
+    + """
+for _, asked in ipairs(A.items) do
+  local key, token, owner, ttl, before, after, slots, note, notice = unpack(asked)
+  local quiet_until = epoch + tonumber(A.longest)
+  local forgotten = before == '' or tonumber(before) <= epoch
+  if forgotten and now < quiet_until and notice == '0' then
+    give('store_lost', str(quiet_until))
+  elseif before ~= '' and now < tonumber(before) then
+    give('early')
+  elseif after ~= '' and now > tonumber(after) then
+    give('too_late')
+  else
+    local found, fence = holders(key)
+    local mine, first, taken = nil, nil, {}
+    for _, lease in ipairs(found) do
+      taken[tonumber(lease[7])] = true
+      if lease[2] == token then mine = lease end
+      if not first or tonumber(lease[5]) < tonumber(first[5]) then first = lease end
+    end
+    if mine then
+      prolong(mine, ttl, note)
+    elseif #found >= tonumber(slots) then
+      give('held', first[3], first[5])
+    else
+      local slot = 0
+      while taken[slot] do slot = slot + 1 end
+      local next_fence = '0'
+      if slots == '1' then next_fence = str(math.max(fence + 1, now)) end
+      local lease = {key, token, owner, str(now), later(ttl), next_fence, str(slot), note}
+      hold(lease)
+      give('lease', cjson.encode(lease))
+    end
+  end
+end
+"""
+    + _END
+)
+
+RENEW: Final = (
+    _COMMON
+    + """
+for _, asked in ipairs(A.items) do
+  local key, token, slot = unpack(asked)
+  local mine, instead
+  for _, lease in ipairs((holders(key))) do
+    if lease[2] == token then mine = lease end
+    if lease[7] == slot then instead = lease end
+  end
+  if mine then
+    prolong(mine, A.ttl)
+  elseif instead then
+    give('held', instead[3], instead[5])
+  else
+    give('too_late')
+  end
+end
+"""
+    + _END
+)
+
+RELEASE: Final = (
+    _COMMON
+    + """
+for _, asked in ipairs(A.items) do
+  local key, token = unpack(asked)
+  local done = '0'
+  for _, lease in ipairs((holders(key))) do
+    if lease[2] == token then
+      call('HDEL', P .. 'held:' .. key, lease[7])
+      keep(key)
+      done = '1'
+    end
+  end
+  give(done)
+end
+"""
+    + _END
+)
+
+ADVANCE: Final = (
+    _COMMON
+    + """
+for _, asked in ipairs(A.items) do
+  give(str(move(asked[1], tonumber(asked[2]), A.first)))
+end
+"""
+    + _END
+)
+
+ROWS: Final = (
+    _COMMON
+    + """
+local limit, since = tonumber(A.limit), A.since == '' and '-inf' or A.since
+local function wanted(row)
+  return (A.outcome == '' or row[OUTCOME] == A.outcome) and (not A.server or row[SERVER] == A.server)
+    and (not A.open_only or row[OUTCOME] == '')
+end
+-- Newest first, until enough are found and everything due at the same instant is there.
+local function gather(index, task_of)
+  local offset, count, last = 0, 0, nil
+  while limit > 0 do
+    local page = call('ZREVRANGEBYSCORE', index, '+inf', since, 'LIMIT', offset, 500)
+    for _, member in ipairs(page) do
+      local field, task = task_of(member)
+      local row, text = read(task, field)
+      if row and count >= limit and row[DUE] ~= last then return end
+      if row and wanted(row) then
+        give(text, output_of(task, field))
+        count, last = count + 1, row[DUE]
+      end
+    end
+    if #page < 500 then return end
+    offset = offset + 500
+  end
+end
+if #A.tasks == 0 then
+  gather(P .. 'all', function(member) return string.match(member, '^(%-?%d+:%d+):(.*)$') end)
+end
+for _, task in ipairs(A.tasks) do
+  gather(P .. 'due:' .. task, function(member) return member, task end)
+end
+"""
+    + _END
+)
+
+PRUNE: Final = (
+    _COMMON
+    + """
+-- At most A.slice rows a call; the caller goes on while it finds as many.
+local kept_until, left, gone = now - tonumber(A.allowance), tonumber(A.slice), 0
+local function forget(task, field, row)
+  if row[OUTCOME] == '' or tonumber(row[KEEP_UNTIL]) >= kept_until then return end
+  move('pruned:' .. task, tonumber(row[DUE]))
+  local everywhere = field .. ':' .. task
+  call('HDEL', P .. 'rows:' .. task, field)
+  call('HDEL', P .. 'out:' .. task, field)
+  call('ZREM', P .. 'due:' .. task, field)
+  call('ZREM', P .. 'all', everywhere)
+  call('ZREM', P .. 'ended', everywhere)
+  if call('ZCARD', P .. 'due:' .. task) == 0 then call('SREM', P .. 'tasks', task) end
+  gone = gone + 1
+end
+local offset = 0
+while gone < left do
+  local page = call('ZRANGEBYSCORE', P .. 'ended', '-inf', '(' .. A.before, 'LIMIT', offset, left - gone)
+  for _, everywhere in ipairs(page) do
+    local field, task = string.match(everywhere, '^(%-?%d+:%d+):(.*)$')
+    local before = gone
+    forget(task, field, read(task, field))
+    if gone == before then offset = offset + 1 end
+  end
+  if #page == 0 then break end
+end
+if A.most ~= '' then
+  local open = {}
+  for _, everywhere in ipairs(call('SMEMBERS', P .. 'open')) do
+    local task = string.match(everywhere, '^%-?%d+:%d+:(.*)$')
+    open[task] = (open[task] or 0) + 1
+  end
+  for _, task in ipairs(call('SMEMBERS', P .. 'tasks')) do
+    local index = P .. 'due:' .. task
+    local excess, at = call('ZCARD', index) - (open[task] or 0) - tonumber(A.most), 0
+    while excess > 0 and gone < left do
+      local field = call('ZRANGE', index, at, at)[1]
+      local row, before = read(task, field), gone
+      if row[OUTCOME] ~= '' then
+        excess = excess - 1
+        forget(task, field, row)
+      end
+      if gone == before then at = at + 1 end
+    end
+  end
+end
+give(tostring(gone))
+"""
+    + _END
+)
