@@ -42,6 +42,10 @@ class Host:
             stderr=subprocess.STDOUT,
         )
 
+    def ahead(self) -> float:
+        """Seconds that its clock is ahead now."""
+        return float(self.skew.read_text()) if isinstance(self.skew, Path) else self.skew
+
     def rota(self, *words: str) -> str:
         """What it says; it must succeed."""
         process = self.start(*words)

@@ -6,6 +6,7 @@ a task notes down is its boot-time clock, which is nobody's to shift.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -37,13 +38,6 @@ for number in range({TASKS}):
     schedule.call(note).name(f"task-{{number}}").every(minutes=1).without_overlapping()
 """
 OFF = {"hour-behind": -3600.0, "behind": -90.0, "ahead": 65.0, "hour-ahead": 3600.0, "days-ahead": 259200.0}
-TOLD = {
-    "hour-behind": "1 h behind",
-    "behind": "1 min 30 s behind",
-    "ahead": "1 min 5 s ahead of",
-    "hour-ahead": "1 h ahead of",
-    "days-ahead": "3 d ahead of",
-}
 GRAIN = timedelta(seconds=1)
 
 
@@ -98,16 +92,16 @@ def test_with_every_kind_of_wrong_clock_each_is_started_once_and_never_early(tmp
                 clocks.step.write_text("-120")
             minutes.append(until_the_next_minute())
             tick(hosts)
-    for site in sites.values():
+    for kind, site in sites.items():
         check_starts(site[0], minutes)
         check_rows(site[0].store, minutes)
         for host in site:
-            if host.name in TOLD:
-                assert f"the clock of this host is {TOLD[host.name]} the store's" in host.said[-1]
-        assert "the clock of this host" not in site[0].said[-1]
-        checked = site[-1].rota("check")
-        assert "warning: clock: the clock of this host is 2 min behind the store's" in checked
-        assert f"{len(site)} are on this store" in site[0].rota("check", "--expect-servers", f"{len(site)}")
+            told = "the clock of this host is" in host.said[-1]
+            if host.name != "drifts":  # it may or may not be more than five seconds off by now
+                assert told is (host.name != "right"), (kind, host.name, host.said[-1])
+            checked = json.loads(host.rota("check", "--json", "--expect-servers", f"{len(site)}"))
+            assert abs(checked["offset"] + host.ahead()) < checked["guarantees"]["grain"] + 1.5
+            assert len(checked["servers"]) == len(site)
 
 
 def check_starts(host: Host, minutes: list[datetime]) -> None:

@@ -212,8 +212,9 @@ def _clock(facts: Facts) -> Iterator[Finding]:
 def offset_in_words(offset: timedelta) -> str:
     """What is wrong with this host's clock, and what comes of it. `offset`: how far the store's is ahead."""
     way = "behind" if offset > timedelta(0) else "ahead of"
+    off = timedelta(seconds=round(abs(offset).total_seconds()))
     return (
-        f"the clock of this host is {in_words(abs(offset))} {way} the store's. The store's decides, so"
+        f"the clock of this host is {in_words(off)} {way} the store's. The store's decides, so"
         " nothing starts early or twice for it; mend the host's all the same (is its time service running?)"
     )
 

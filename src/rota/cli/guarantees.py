@@ -62,7 +62,7 @@ def table() -> str:
         lines.append(
             f"| {title} | {_REACH[said.shared]} | {_yes(said.durable)} | {said.clock}, {_grain(said.grain)}"
             f" | {said.primitive} | {said.trips} | {_yes(said.lists_rows)}"
-            f" | {'it notices, and refuses' if said.epoch else 'it does not'} |"
+            f" | {_forgets(said)} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -106,6 +106,12 @@ def _guarantees(driver: Driver) -> Guarantees:
         return store.guarantees
     finally:
         store.close()
+
+
+def _forgets(said: Guarantees) -> str:
+    if said.epoch:
+        return "it notices, and refuses"
+    return "it does not" if said.durable else "with its process"
 
 
 def _yes(fact: bool) -> str:
