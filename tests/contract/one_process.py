@@ -6,12 +6,16 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rota.stores import Store, open_store
-from rota.stores.base import Claim, Lease, Look, Occurrence, Request, Row
+from rota.stores.base import Claim, Lease, Look, Occurrence, Request, Row, StoreUnavailable
+
+T = TypeVar("T")
 
 TASKS = 4
 OCCURRENCES = 10
@@ -39,7 +43,7 @@ class Process:
         won = []
         self.wait()
         for occurrence in mine:
-            (row,) = self.store.claim([self.claim_of(occurrence)]).items
+            (row,) = self.surely(lambda o=occurrence: self.store.claim([self.claim_of(o)])).items
             assert isinstance(row, Row), row
             won += [occurrence.key] if row.token == f"{self.number}" else []
         return won
@@ -49,7 +53,7 @@ class Process:
         mine = OCCASIONS[:]
         self.random.shuffle(mine)
         self.wait()
-        answer = self.store.claim([self.claim_of(occurrence) for occurrence in mine])
+        answer = self.surely(lambda: self.store.claim([self.claim_of(occurrence) for occurrence in mine]))
         rows = [row for row in answer.items if isinstance(row, Row)]
         assert len(rows) == len(mine)
         return [row.occurrence.key for row in rows if row.token == f"{self.number}"]
@@ -65,7 +69,8 @@ class Process:
         counter, done = self.folder / "count", 0
         self.wait()
         while done < 3:
-            (lease,) = self.store.acquire([self.request("counter", token=f"{self.number}:{done}")]).items
+            request = self.request("counter", token=f"{self.number}:{done}")
+            (lease,) = self.surely(lambda request=request: self.store.acquire([request])).items
             if isinstance(lease, Lease):
                 count = int(counter.read_text())
                 time.sleep(0.001)
@@ -80,8 +85,16 @@ class Process:
         keys = [f"k{k}" for k in range(10)]
         self.random.shuffle(keys)
         self.wait()
-        answers = [self.store.acquire([self.request(key, slots=slots)]).items[0] for key in keys]
+        requests = [self.request(key, slots=slots) for key in keys]
+        answers = [self.surely(lambda each=each: self.store.acquire([each])).items[0] for each in requests]
         return [[lease.key, lease.slot] for lease in answers if isinstance(lease, Lease)]
+
+    def surely(self, ask: Callable[[], T]) -> T:
+        """The answer, asked for again with the same token while none comes, as the engine does."""
+        for _ in range(4):
+            with suppress(StoreUnavailable):
+                return ask()
+        return ask()
 
     def claim_of(self, occurrence: Occurrence) -> Claim:
         until = DUE + LONG
