@@ -91,6 +91,12 @@ class Driver:
 
 _LIMITED: Mapping[str, Callable[[str], object]] = {"timeout": _seconds}
 _TABLES: Mapping[str, Callable[[str], object]] = {**_LIMITED, "create": _boolean, "prefix": _prefix}
+_MYSQL: Mapping[str, Callable[[str], object]] = {
+    **_TABLES,
+    "unix_socket": str,
+    "ssl": _boolean,
+    "ssl_ca": str,
+}
 _REDIS: Mapping[str, Callable[[str], object]] = {
     **_LIMITED,
     "wait_replicas": _count,
@@ -104,20 +110,38 @@ def _redis(example: str) -> Driver:
     return Driver(module, "open_redis", example, _REDIS, "redis", "redis", ("redis", "valkey"))
 
 
+def _postgresql(example: str) -> Driver:
+    return Driver(
+        "rota.stores.sql.postgresql",
+        "open_postgresql",
+        example,
+        _TABLES,
+        "psycopg",
+        "postgresql",
+        ("psycopg", "psycopg_pool"),
+        passes=True,
+        wraps_engines=True,
+    )
+
+
 def _mysql(example: str) -> Driver:
     module = "rota.stores.sql.mysql"
-    return Driver(module, "open_mysql", example, _TABLES, "pymysql", "mysql", ("pymysql",))
+    return Driver(module, "open_mysql", example, _MYSQL, "pymysql", "mysql", ("pymysql",), wraps_engines=True)
 
 
 DRIVERS: Mapping[str, Driver] = MappingProxyType(
     {
         "redis": _redis("redis://host:6379/0"),
+        "postgresql": _postgresql("postgresql://user:password@host/shop"),
+        "postgres": _postgresql("postgres://user:password@host/shop"),
         "rediss": _redis("rediss://user:password@host:6379/0"),
         "valkey": _redis("valkey://host:6379/0"),
         "valkeys": _redis("valkeys://host:6379/0"),
         "redis+sentinel": _redis("redis+sentinel://host:26379,other:26379/service/0"),
         "redis+cluster": _redis("redis+cluster://host:6379,other:6379"),
         "redis+unix": _redis("redis+unix:///run/redis.sock"),
+        "mysql": _mysql("mysql://user:password@host/shop"),
+        "mariadb": _mysql("mariadb://user:password@host/shop"),
         "memory": Driver("rota.stores.memory", "open_memory", "memory:"),
         "sqlite": Driver(
             "rota.stores.sql.sqlite",

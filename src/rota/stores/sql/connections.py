@@ -33,7 +33,7 @@ class Connections(Generic[C]):
     @contextmanager
     def one(self, *, fresh: bool = False) -> Iterator[tuple[C, bool]]:
         """A connection for one call, and whether it was opened for it. With `fresh` it always is."""
-        connection = None if fresh else self._take()
+        connection = None if fresh else self.take()
         opened = connection is None
         if connection is None:
             connection = self._connect()
@@ -42,21 +42,23 @@ class Connections(Generic[C]):
         except BaseException:
             _close(connection)
             raise
-        self._give_back(connection)
+        self.give_back(connection)
 
     def close(self) -> None:
         """Close what is idle; what is in use is closed when it comes back and there are enough."""
-        while (connection := self._take()) is not None:
+        while (connection := self.take()) is not None:
             _close(connection)
 
-    def _take(self) -> C | None:
+    def take(self) -> C | None:
+        """An idle connection, which is the caller's until it is given back."""
         with self._lock:
             if self._process != os.getpid():
                 _abandoned.extend(self._idle)
                 self._idle, self._process = [], os.getpid()
             return self._idle.pop() if self._idle else None
 
-    def _give_back(self, connection: C) -> None:
+    def give_back(self, connection: C) -> None:
+        """Keep the connection for later calls, or close it where there are enough."""
         with self._lock:
             if len(self._idle) < _KEPT and self._process == os.getpid():
                 self._idle.append(connection)

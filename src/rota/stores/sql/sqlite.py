@@ -27,6 +27,7 @@ from rota.stores.base import (
     STEP_BACK_ALLOWANCE,
     Answer,
     Claim,
+    DefinitionError,
     End,
     Guarantees,
     Lease,
@@ -94,6 +95,12 @@ SCHEMA: Final = (
 _ROW: Final = ", ".join(ROW_COLUMNS)
 _SHORT_ROW: Final = ", ".join(ROW_COLUMNS[:-1])
 _LEASE: Final = ", ".join(LEASE_COLUMNS)
+_PRUNABLE: Final = """
+    FROM (
+        SELECT app, task, due, attempt, ended, keep_until,
+            row_number() OVER (PARTITION BY task ORDER BY due DESC, attempt DESC) AS place
+        FROM rota_row WHERE app = ? AND outcome IS NOT NULL
+    ) WHERE (? IS NOT NULL AND place > ? OR ended < ?) AND keep_until < ?"""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 _TIME_LIMIT: Final = timedelta(seconds=5)
@@ -274,22 +281,26 @@ class SQLiteStore:
             )
             return Answer(now, [row_of(row) for row in found])
 
-    def prune(self, before: datetime) -> int:
+    def prune(self, before: datetime, *, most: int | None = None) -> int:
         with self._writing() as (sql, now):
             sql.execute(
                 "DELETE FROM rota_lease WHERE app = ? AND until < ?",
                 (self.namespace, microseconds(now - FORGOTTEN_AFTER)),
             )
-            where = "app = ? AND outcome IS NOT NULL AND ended < ? AND keep_until < ?"
-            limits = (self.namespace, microseconds(before), microseconds(now - STEP_BACK_ALLOWANCE))
+            limits = (
+                self.namespace,
+                most,
+                most,
+                microseconds(before),
+                microseconds(now - STEP_BACK_ALLOWANCE),
+            )
             last = {
                 pruned_mark(task): instant(due)
-                for task, due in sql.execute(
-                    f"SELECT task, MAX(due) FROM rota_row WHERE {where} GROUP BY task", limits
-                )
+                for task, due in sql.execute(f"SELECT task, MAX(due) {_PRUNABLE} GROUP BY task", limits)
             }
             stood = self._marks(sql, last)
             self._set(sql, {mark: moved(stood.get(mark), due, now) for mark, due in last.items()})
+            where = f"(app, task, due, attempt) IN (SELECT app, task, due, attempt {_PRUNABLE})"
             return sql.execute(f"DELETE FROM rota_row WHERE {where}", limits).rowcount
 
     def close(self) -> None:
@@ -393,6 +404,16 @@ def schema() -> str:
         f"INSERT INTO rota_schema (version, latest) VALUES ({SCHEMA_VERSION}, 0)",
     )
     return "".join(f"{statement};\n" for statement in statements)
+
+
+def wrap(engine: Any, *, namespace: str) -> SQLiteStore:
+    """The store in the file of an SQLAlchemy engine, with a connection of its own."""
+    path = engine.url.database
+    if not path or path == ":memory:":
+        raise DefinitionError(
+            "servers cannot share a database in memory", argument="store", found=path, allowed="a file"
+        )
+    return SQLiteStore(path, namespace)
 
 
 def open_sqlite(
