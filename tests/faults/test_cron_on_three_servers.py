@@ -19,6 +19,7 @@ from rota.stores import open_store
 from tests.faults.hosts import Host, tick, until_the_next_minute
 from tests.servers.stores import NETWORK, fresh_url
 
+KINDS = [kind for kind in NETWORK if kind != "valkey"]  # as Redis, and each costs a core its seconds
 MINUTES = int(os.environ.get("ROTA_MINUTES", "2"))
 SERVERS = ("web-1", "web-2", "web-3")
 SCHEDULE = """
@@ -76,6 +77,7 @@ def check_rows(store: str, minutes: list[datetime]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("minutes")
 @pytest.mark.timeout(60 * MINUTES + 120)
 def test_twenty_tasks_on_three_servers_are_each_started_once_a_minute(tmp_path: Path) -> None:
     (tmp_path / "schedule.py").write_text(SCHEDULE)
@@ -95,10 +97,11 @@ def test_twenty_tasks_on_three_servers_are_each_started_once_a_minute(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.service
+@pytest.mark.xdist_group("minutes")  # dozens of processes a minute: one such test at a time
 @pytest.mark.timeout(60 * MINUTES + 240)
 def test_on_each_network_store_also_while_one_host_is_an_hour_ahead(tmp_path: Path) -> None:
     sites: dict[str, list[Host]] = {}
-    for kind in NETWORK:
+    for kind in KINDS:
         for ahead in (0, 3600):
             folder = tmp_path / f"{kind}{' ahead' if ahead else ''}"
             folder.mkdir()
@@ -117,5 +120,5 @@ def test_on_each_network_store_also_while_one_host_is_an_hour_ahead(tmp_path: Pa
         check_evidence(site[0].folder, minutes)
         check_rows(site[0].store, minutes)
         for host in site:
-            told = any("the clock of this host is 1 h ahead of the store's" in said for said in host.said)
+            told = any("the clock of this host is" in said for said in host.said)
             assert told is bool(host.skew), (name, host.said)
