@@ -91,6 +91,15 @@ def test_tables_made_by_hand_from_the_schema_are_used(app: App, tmp_path: Path) 
     store.close()
 
 
+@pytest.mark.parametrize("kind", ["postgresql", "mysql", "sqlite", "dynamodb"])
+def test_every_store_with_tables_prints_them(app: App, kind: str) -> None:
+    schema = app.rota("schema", kind)
+    assert schema.returncode == 0
+    assert schema.stdout.endswith("\n")
+    wanted = '"TableName"' if kind == "dynamodb" else "CREATE TABLE"
+    assert wanted in schema.stdout
+
+
 @pytest.mark.parametrize("kind", ["redis", ""])
 def test_a_store_without_tables_has_no_schema(app: App, kind: str) -> None:
     schema = app.rota("schema", kind)
