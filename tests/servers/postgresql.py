@@ -42,6 +42,9 @@ class PostgreSQL(Process):
     def url(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
+    def url_of(self, database: str) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
     def connect(self, **how: Any) -> psycopg.Connection[Any]:
         return psycopg.connect(self.url, autocommit=True, **how)
 

@@ -79,14 +79,16 @@ def start_replica(primary: Redis) -> Redis:
     return replica
 
 
-def start_sentinel(primary: Redis, service: str = "shop") -> Redis:
-    """One sentinel that watches the primary, and is in a hurry."""
+def start_sentinel(primary: Redis, service: str = "shop", password: str = "", guarded: bool = False) -> Redis:
+    """One sentinel that watches the primary, and is in a hurry; `guarded`, it asks for the password itself."""
     folder, port = new_folder("sentinel"), free_port()
     config = folder / "sentinel.conf"
     config.write_text(
         f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
         f"sentinel monitor {service} 127.0.0.1 {primary.port} 1\n"
         f"sentinel down-after-milliseconds {service} 500\nsentinel failover-timeout {service} 3000\n"
+        + (f"sentinel auth-pass {service} {password}\n" if password else "")
+        + (f"requirepass {password}\n" if guarded else "")
     )
     command = [need("redis-server", "redis-server"), str(config), "--sentinel"]
     return Redis(command, port=port, folder=folder, answers=_answers)

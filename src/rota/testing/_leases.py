@@ -79,7 +79,8 @@ class LeasesContract(StoreTools):
             given: list[Lease | Refusal] = []
 
             def server(number: int, round_: int = round_, given: list[Lease | Refusal] = given) -> None:
-                given.extend(self.acquire(self.a_request(f"k{round_}", token=f"{number}", slots=3)))
+                request = self.a_request(f"k{round_}", token=f"{number}", slots=3, ttl=self.longest_lease)
+                given.extend(self.acquire(request))
 
             at_once(8, server)
             assert sorted(lease.slot for lease in given if isinstance(lease, Lease)) == [0, 1, 2]
@@ -87,7 +88,11 @@ class LeasesContract(StoreTools):
     def test_one_key_is_given_to_one_of_eight_threads(self) -> None:
         """6. A key has at most one unexpired holder."""
         given: list[Lease | Refusal] = []
-        at_once(8, lambda number: given.extend(self.acquire(self.a_request(token=f"{number}"))))
+
+        def server(number: int) -> None:
+            given.extend(self.acquire(self.a_request(token=f"{number}", ttl=self.longest_lease)))
+
+        at_once(8, server)
         assert len([lease for lease in given if isinstance(lease, Lease)]) == 1
 
     def test_only_tokens_are_compared_never_owners(self) -> None:

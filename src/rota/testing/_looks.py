@@ -189,7 +189,7 @@ class LooksContract(StoreTools):
     def test_keys_are_exact_never_a_prefix(self) -> None:
         """10. Keys are exact, never a prefix."""
         self.claim(*[self.a_claim(name, token=name) for name in NAMES])
-        fences = [self.acquired(name, token=name).key for name in NAMES]
+        fences = [self.acquired(name, token=name, ttl=self.longest_lease).key for name in NAMES]
         self.store.advance({f"mark:{name}": self.start - n * SECOND for n, name in enumerate(NAMES)})
         assert fences == list(NAMES)
         assert len(self.look().rows) == len(self.look().leases) == len(NAMES)

@@ -67,7 +67,7 @@ from rota.stores.sql.mysql_connection import (
 )
 from rota.stores.sql.mysql_lending import Lend, by_engine, by_function, in_turn, own
 from rota.stores.sql.mysql_schema import SCHEMA_VERSION, schema
-from rota.stores.sql.mysql_statements import COMMIT, Statements
+from rota.stores.sql.mysql_statements import BEGIN_READING, COMMIT, Statements
 
 __all__ = ["MySQLStore", "open_mysql", "schema", "wrap"]
 
@@ -138,7 +138,11 @@ class MySQLStore:
         names = [*question.marks.values(), *map(pruned_mark, question.marks)]
 
         def work(ask: Ask) -> View:
-            known = _marks(ask([self._say.guard, self._say.marks(names), COMMIT])[0]) if names else {}
+            known = (
+                _marks(ask([*BEGIN_READING, self._say.guard, self._say.marks(names), COMMIT])[0])
+                if names
+                else {}
+            )
             clock, leases, marks, *rows = ask(self._say.look(names, _starts(question, known)))
             stand = _marks(marks)
             starts = _starts(question, stand)
@@ -347,7 +351,7 @@ class MySQLStore:
                     raise
                 link.rollback(deadline)
                 if code == ANOTHER_VERSION:
-                    for (version,) in link.ask([self._say.version, COMMIT], deadline)[0]:
+                    for (version,) in link.ask([*BEGIN_READING, self._say.version, COMMIT], deadline)[0]:
                         check_version(version, self.where, SCHEMA_VERSION)
                     raise
                 if code == NO_SUCH_TABLE:
@@ -456,8 +460,9 @@ def open_mysql(
 ) -> MySQLStore:
     """What `mysql://user:password@host:port/database` opens; nothing is touched before the first call.
 
-    With `ssl` the connection is encrypted, and the server must show a certificate for its name by an authority
-    in `ssl_ca` (a file; else those the system trusts). With `ssl_ca` alone its name is not compared.
+    With `ssl` the connection is encrypted, and the server must show a certificate for its name by an
+    authority in `ssl_ca` (a file; else those the system trusts). With `ssl_ca` alone
+    the name is not compared.
     """
     parts = urlsplit(address)
     database = unquote(parts.path.removeprefix("/"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from rota.stores.sql.mysql_connection import Rows
-from rota.stores.sql.mysql_statements import COMMIT
+from rota.stores.sql.mysql_statements import BEGIN_READING, COMMIT
 
 _ASKED_ABOUT: Final = (
     *("innodb_flush_log_at_trx_commit", "read_only", "super_read_only", "wsrep_on", "wsrep_cluster_size"),
@@ -21,6 +21,7 @@ def concerns(ask: Callable[[Sequence[str]], list[Rows]], tables: Sequence[str]) 
     named = ", ".join(f"'{name}'" for name in tables)
     variables, engines = ask(
         [
+            *BEGIN_READING,
             f"SHOW VARIABLES WHERE `Variable_name` IN ({listed})",
             (
                 "SELECT `TABLE_NAME`, `ENGINE` FROM `information_schema`.`TABLES`"

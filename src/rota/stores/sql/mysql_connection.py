@@ -28,6 +28,8 @@ CONFLICTS: Final = frozenset({1020, 1205, 1213, 1412})
 NO_SUCH_TABLE: Final = 1146
 ANOTHER_VERSION: Final = 1242
 
+_WITHIN: Final = "the connection that the application lends is within a transaction"
+_TRANSACTION_IN_PROGRESS: Final = 1568
 _GOODBYE: Final = 0.1
 _LOST: Final = frozenset({0, 1053, 1077, 1079, 1317, 1927, 2006, 2013, 2014, 2055})
 _WRONG: Final = frozenset({1264, 1406})
@@ -221,7 +223,7 @@ class Link:
         """The same on a connection of the application, which is left as it was found."""
         lent = self._connection
         if lent.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
-            raise StoreMisused("the connection that the application lends is within a transaction")
+            raise StoreMisused(_WITHIN)
         limits = lent._read_timeout, lent._write_timeout
         several = bool(lent.client_flag & CLIENT.MULTI_STATEMENTS)
         try:
@@ -230,6 +232,10 @@ class Link:
                 self._allow_several(True)
             try:
                 return self._results(packet, deadline)
+            except pymysql.MySQLError as error:
+                if code_of(error) == _TRANSACTION_IN_PROGRESS:
+                    raise StoreMisused(_WITHIN) from error
+                raise
             finally:
                 if not several and lent.open:
                     self._allow_several(False)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pymysql
 
-from rota.stores.base import StoreUnavailable
+from rota.stores.base import StoreMisused, StoreUnavailable
 from rota.stores.sql.connections import Connections
 from rota.stores.sql.mysql_connection import Address, Deadline, Link, tls_of
 
@@ -60,6 +60,8 @@ def in_turn(connection: Any, lock: threading.Lock, deadline: Deadline) -> Iterat
         raise StoreUnavailable("the connection was kept busy by other threads")
     try:
         yield Link(connection), True
+    except StoreMisused:
+        raise
     except BaseException:
         if connection.open:
             with suppress(pymysql.Error):  # it is broken, and what it did is undone with it

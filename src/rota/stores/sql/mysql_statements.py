@@ -37,6 +37,7 @@ CLOCK: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(
 
 READ_CLOCK: Final = f"SET @rota_now = {CLOCK}"
 BEGIN: Final = ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION READ WRITE")
+BEGIN_READING: Final = ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION READ ONLY")
 SNAPSHOT: Final = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
@@ -233,7 +234,7 @@ class Statements:
         if query.open_only:
             conditions.append("`open` = 1")
         return [
-            *BEGIN,
+            *BEGIN_READING,
             self.guard,
             f"SELECT {CLOCK}",
             (
@@ -266,7 +267,7 @@ class Statements:
 
     def prune(self, keys: Sequence[tuple[str, int, int]], call: int) -> list[str]:
         """Forgets these rows and moves the marks; answers how many there were. A final row never changes, so
-        what could go when it was found can go now; what another server has forgotten already is not counted."""
+        what could go when it was found can go now; what another server has forgotten is not counted."""
         values = (
             f"({self.app}, {text(task, 'task')}, {due}, {attempt}, '', '', {_PROVISIONAL}, 0, '', 1, '',"
             f" '', {call})"
@@ -460,7 +461,7 @@ class Statements:
             ),
             self.marks(marks) if after else f"SELECT `name`, `at` FROM {self.mark} WHERE FALSE",
             f"{row} FORCE INDEX (`open_rows`) WHERE `app` = {self.app} AND `open` = 1",
-            # The time to plan a list of ranges grows with its square, above all where there are indexes to choose.
+            # The time to plan a list of ranges grows with its square, most where there are indexes to choose.
             *(
                 f"{row} FORCE INDEX (PRIMARY) WHERE `app` = {self.app} AND ({' OR '.join(some)})"
                 for some in _chunks(ranges, _RANGES)

@@ -129,7 +129,7 @@ class PostgresStore:
     def claim(self, claims: Sequence[Claim]) -> Answer[Row | Refusal]:
         check_claims(claims)
         keys = _keys(claims)
-        now, (_, standing, marks) = self._calls.write(
+        now, (((won,),), standing, marks) = self._calls.write(
             [
                 self._say(
                     sql.CLAIM,
@@ -142,10 +142,12 @@ class PostgresStore:
                     numbers(microseconds(claim.keep_until) for claim in claims),
                     texts(claim.cause.value for claim in claims),
                 ),
-                self._say(sql.STANDING, *keys),
+                self._say(sql.STANDING_UNLESS_ALL_WERE_WON, *keys, number(len(claims))),
                 self._say(sql.MARKS, texts({pruned_mark(claim.occurrence.task) for claim in claims})),
             ]
         )
+        if int(won) == len(claims):
+            return Answer(now, [claimed(claim, None, now, epoch=None, pruned=None) for claim in claims])
         rows, pruned = _rows(standing), {name: instant(at) for name, at in marks}
         answers: list[Row | Refusal] = []
         for claim in claims:

@@ -188,6 +188,8 @@ def _read(address: str) -> tuple[str, list[bytes]]:
         name: said.pop(name).split(",") for name in ("host", "hostaddr", "port") if name in said
     }
     count = max((len(values) for values in places.values()), default=1)
+    if not all(port == "" or port.isdecimal() for port in places.get("port", ())):
+        raise ValueError("a port is a number")
     if any(len(values) not in (1, count) for values in places.values()):
         raise ValueError("as many ports as hosts")
     hosts = []

@@ -98,23 +98,29 @@ LEASES: Final = f"""
         AND l.until > (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint"""
 
 CLAIM: Final = f"""
-    INSERT INTO rota_row (app, task, due, attempt, token, server, since, start_by, keep_until, cause, count,
-        detail, output)
-    SELECT $1, a.task, a.due, a.attempt, a.token, a.server, {_NOW}, {_NOW} + a.start_within, a.keep_until,
-        a.cause, 1, '', ''
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
-            $9::bigint[], $10::bigint[], $11::text[])
-        AS a (task, due, attempt, token, server, not_before, not_after, start_within, keep_until, cause)
-    LEFT JOIN {_STANDS} AS s ON true LEFT JOIN {_PRUNED} AS p ON true
-    WHERE s.app IS NULL AND {_NOW} BETWEEN a.not_before AND a.not_after AND (p.at IS NULL OR a.due > p.at)
-    ORDER BY a.task COLLATE "C", a.due, a.attempt
-    ON CONFLICT DO NOTHING"""
+    WITH won AS (
+        INSERT INTO rota_row (app, task, due, attempt, token, server, since, start_by, keep_until, cause, count,
+            detail, output)
+        SELECT $1, a.task, a.due, a.attempt, a.token, a.server, {_NOW}, {_NOW} + a.start_within, a.keep_until,
+            a.cause, 1, '', ''
+        FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
+                $9::bigint[], $10::bigint[], $11::text[])
+            AS a (task, due, attempt, token, server, not_before, not_after, start_within, keep_until, cause)
+        LEFT JOIN {_STANDS} AS s ON true LEFT JOIN {_PRUNED} AS p ON true
+        WHERE s.app IS NULL AND {_NOW} BETWEEN a.not_before AND a.not_after AND (p.at IS NULL OR a.due > p.at)
+        ORDER BY a.task COLLATE "C", a.due, a.attempt
+        ON CONFLICT DO NOTHING
+        RETURNING attempt
+    )
+    SELECT set_config('rota.won', (SELECT count(*) FROM won)::text, true)"""
 """A row that this statement sees is left out before the conflict is looked for: were it pruned meanwhile, the
 key would be free and the mark that says so not yet seen."""
 
 STANDING: Final = f"""
     SELECT {_ROW} FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS a (task, due, attempt)
     JOIN {_STANDS} AS r ON true"""
+
+STANDING_UNLESS_ALL_WERE_WON: Final = f"{STANDING} WHERE current_setting('rota.won')::bigint < $5::bigint"
 
 SETTLE: Final = f"""
     INSERT INTO rota_row AS r (app, task, due, attempt, token, server, since, keep_until, cause, outcome,

@@ -198,10 +198,7 @@ def _words(connection: pq.abc.PGconn, error: BaseException | None = None) -> str
 
 def texts(values: Iterable[str | None]) -> bytes:
     """The literal of an array of texts."""
-    return _array(
-        "NULL" if value is None else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        for value in values
-    )
+    return text("{" + ",".join(map(_quoted, values)) + "}")
 
 
 def number(value: int) -> bytes:
@@ -211,11 +208,15 @@ def number(value: int) -> bytes:
 
 def numbers(values: Iterable[int | None]) -> bytes:
     """The literal of an array of integers."""
-    return _array("NULL" if value is None else str(value) for value in values)
+    return b"{%s}" % ",".join("NULL" if value is None else str(value) for value in values).encode()
 
 
-def _array(items: Iterable[str]) -> bytes:
-    return text("{" + ",".join(items) + "}")
+def _quoted(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    if "\\" in value or '"' in value:
+        value = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{value}"'
 
 
 def text(value: str) -> bytes:
