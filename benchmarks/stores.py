@@ -1,4 +1,4 @@
-"""What a decision costs on each store: n due occurrences claimed in one call, against n single primitives.
+"""What a decision costs on each store: n occurrences claimed in one call, one by one, and as n primitives.
 
 The primitive is what a hand-written lock would use: SET NX, INSERT, add, PutItem. Both go over loopback to
 the same server, in turns, and the median of each is taken. Round trips are counted by a proxy. The last table
@@ -164,15 +164,18 @@ def decide(kind: str, folder: Path) -> None:
     single()
     for size in SIZES:
         batch: list[float] = []
+        each: list[float] = []
         singles: list[float] = []
         for _ in range(ROUNDS):
-            asked = claims(store, size)
+            asked, again = claims(store, size), claims(store, size)
             batch.append(took(lambda asked=asked: store.claim(asked)))
+            each.append(took(lambda again=again: [store.claim([claim]) for claim in again]))
             singles.append(took(repeated(single, size)))
-        mine, theirs = statistics.median(batch), statistics.median(singles)
+        mine, one_by_one, theirs = map(statistics.median, (batch, each, singles))
         print(
-            f"{kind:11} {size:5} due   trips {trips(kind, url, size):>3}   decided in {mine:8.2f} ms"
-            f"   {size:4} single primitives {theirs:8.2f} ms   {theirs / mine:6.1f} times as long"
+            f"{kind:11} {size:5} due   trips {trips(kind, url, size):>4}   decided in {mine:8.2f} ms"
+            f"   one by one {one_by_one:8.2f} ms = {one_by_one / mine:5.1f}x"
+            f"   single primitives {theirs:8.2f} ms = {theirs / mine:5.1f}x"
         )
     store.close()
 

@@ -402,6 +402,17 @@ def test_what_is_shown_after_its_window_is_given_back(store: MySQLStore) -> None
     assert isinstance(store.acquire([in_time]).items[0], Lease)
 
 
+def test_a_token_that_asks_again_after_its_lease_lapsed_begins_a_new_holding(store: MySQLStore) -> None:
+    first, *_ = store.acquire([Request("k", "t", "web-1", timedelta(milliseconds=100))]).items
+    assert isinstance(first, Lease)
+    time.sleep(0.15)
+    answer = store.acquire([Request("k", "t", "web-2", MINUTE)])
+    (again,) = answer.items
+    assert isinstance(again, Lease)
+    assert (again.owner, again.since) == ("web-2", answer.now)
+    assert again.fence > first.fence
+
+
 # on what the application has
 
 

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -125,7 +126,7 @@ def test_a_call_is_one_round_trip_however_long_its_list(pooled: bool) -> None:
         question = Look({claim.occurrence.task: f"mark {n}" for n, claim in enumerate(claims)}, now - HOUR)
         leases: list[Lease] = []
         trips = {}
-        for name, call in {
+        calls: dict[str, Callable[[], object]] = {
             "claim": lambda: store.claim(claims),
             "claim again": lambda: store.claim(claims),
             "acquire": lambda: leases.extend(
@@ -137,7 +138,8 @@ def test_a_call_is_one_round_trip_however_long_its_list(pooled: bool) -> None:
             "release": lambda: store.release(leases),
             "advance": lambda: store.advance({f"mark {n}": now for n in range(50)}),
             "rows": lambda: store.rows(RowQuery()),
-        }.items():
+        }
+        for name, call in calls.items():
             before = proxy.trips
             call()
             trips[name] = proxy.trips - before
@@ -202,12 +204,13 @@ def test_tables_of_a_version_that_is_not_ours_are_left_alone(distance: int, serv
     now = store.claim([]).now
     server.do(f"UPDATE rota_schema SET version = version + {distance}")
     for opened in (store, open_store(server.url, namespace="shop")):
-        for call in (
-            lambda opened=opened: opened.claim(claims_at(now, 2)),
-            lambda opened=opened: opened.acquire([Request("k", "t", "web", MINUTE)]),
-            lambda opened=opened: opened.advance({"m": now}),
-            lambda opened=opened: opened.look(Look({}, now)),
-        ):
+        calls: list[Callable[[], object]] = [
+            partial(opened.claim, claims_at(now, 2)),
+            partial(opened.acquire, [Request("k", "t", "web", MINUTE)]),
+            partial(opened.advance, {"m": now}),
+            partial(opened.look, Look({}, now)),
+        ]
+        for call in calls:
             with pytest.raises(StoreUnavailable, match=r"(newer|older) rota"):
                 call()
         opened.close()
@@ -345,10 +348,14 @@ def test_that_race_shows_places_that_are_not_locked(
     server: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql_statements, "LOCK", "SELECT $1::int, $2::int[]")
-    with pytest.raises(AssertionError):
+
+    def races() -> None:
         for _ in range(20):
             server.do("DROP TABLE IF EXISTS rota_lease, rota_row, rota_mark, rota_schema")
             test_no_more_places_are_given_than_there_are(3, server)
+
+    with pytest.raises(AssertionError):
+        races()
 
 
 # Pruning

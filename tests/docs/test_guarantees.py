@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.stores import DRIVERS, open_store
 from rota.cli.guarantees import page, table
+from rota.stores import DRIVERS, open_store
 
 ROOT = Path(__file__).parents[2]
 

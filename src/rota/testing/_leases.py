@@ -222,6 +222,14 @@ class LeasesContract(StoreTools):
         assert is_a(Lease, self.renew(lease)).fence == lease.fence
         assert [held.fence for held in self.look().leases] == [lease.fence]
 
+    def test_a_token_that_asks_after_its_lease_has_lapsed_holds_it_anew(self) -> None:
+        """6. ... unexpired holder; 8. with every new holding: in between it may have been somebody else's."""
+        lease = self.acquired()
+        self.pass_time(self.short)
+        again = self.acquired()
+        assert again.since > lease.since
+        assert again.fence > lease.fence
+
     def test_a_slot_has_no_fence_and_hides_none(self) -> None:
         """8. The fence of a key (not of a slot)."""
         first = self.acquired()

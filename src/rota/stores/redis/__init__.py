@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from json.encoder import encode_basestring as _quoted
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -39,6 +40,7 @@ from rota.stores.base import (
     check_leases,
     check_requests,
     check_version,
+    claimed,
     instant,
     is_notice,
     lease_of,
@@ -60,6 +62,7 @@ _NUMBERS: Final = frozenset(
 _NULLABLE: Final = frozenset(
     ROW_COLUMNS.index(name) for name in ("start_by", "outcome", "reason", "ended", "took", "last")
 )
+_LETTERS: Final = {"s": Refused.STORE_LOST, "e": Refused.EARLY, "t": Refused.TOO_LATE}
 _LEASE_NUMBERS: Final = frozenset({3, 4, 5, 6})
 
 
@@ -130,31 +133,21 @@ class RedisStore:
 
     def claim(self, claims: Sequence[Claim]) -> Answer[Row | Refusal]:
         check_claims(claims)
-        now, answers = self._decide(
-            scripts.CLAIM,
-            [
-                (
-                    claim.occurrence.task,
-                    microseconds(claim.occurrence.due),
-                    claim.attempt,
-                    claim.token,
-                    claim.server,
-                    microseconds(claim.not_before),
-                    microseconds(claim.not_after),
-                    claim.start_within // _MICROSECOND,
-                    microseconds(claim.keep_until),
-                    claim.cause,
-                )
-                for claim in claims
-            ],
+        now, _, (letters, others) = self._call(
+            scripts.CLAIM, {"items": [_claim(claim) for claim in claims], "version": str(RECORD_VERSION)}
         )
-        return Answer(
-            now,
-            [
-                self._row(*said[1:]) if said[0] == b"row" else _refusal(said, claim.not_before)
-                for said, claim in zip(answers, claims, strict=True)
-            ],
-        )
+        rows = iter(others)
+        answers: list[Row | Refusal] = []
+        for letter, claim in zip(_text(letters), claims, strict=True):
+            if letter == "g":
+                answers.append(claimed(claim, None, now, epoch=None, pruned=None))
+            elif letter == "r":
+                answers.append(self._row(next(rows), next(rows)))
+            else:
+                reason = _LETTERS[letter]
+                until = claim.not_before if reason is Refused.EARLY else None
+                answers.append(Refusal(reason, until=until))
+        return Answer(now, answers)
 
     def settle(self, ends: Sequence[End]) -> Answer[Row | None]:
         check_ends(ends)
@@ -261,8 +254,9 @@ class RedisStore:
 
     def _row(self, text: bytes, output: bytes = b"") -> Row:
         try:
-            version, *columns = json.loads(text)
+            version, since, start_by, *rest = json.loads(text)
             check_version(int(version), f"{self._wire.where}, a row of {self.namespace}")
+            columns = [*rest[:5], since, start_by, *rest[5:]]
             values = [
                 None if column == "" and place in _NULLABLE else int(column) if place in _NUMBERS else column
                 for place, column in enumerate(columns)
@@ -270,6 +264,17 @@ class RedisStore:
             return row_of([*values, _text(output)] if len(values) == len(ROW_COLUMNS) - 1 else values)
         except (ValueError, TypeError) as error:
             raise StoreUnavailable(f"{self._wire.where}: a row of {self.namespace} cannot be read") from error
+
+
+def _claim(claim: Claim) -> tuple[object, ...]:
+    """A claim as its script reads it; the last part is the row to be written, but for its instants."""
+    task, due = claim.occurrence.task, microseconds(claim.occurrence.due)
+    row = (
+        f'{_quoted(task)},"{due}","{claim.attempt}",{_quoted(claim.token)},{_quoted(claim.server)},'
+        f'"{microseconds(claim.keep_until)}","{claim.cause}","","","","","1","",""]'
+    )
+    window = microseconds(claim.not_before), microseconds(claim.not_after)
+    return (task, due, claim.attempt, *window, claim.start_within // _MICROSECOND, row)
 
 
 def _end(end: End) -> tuple[object, ...]:

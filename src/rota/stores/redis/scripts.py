@@ -6,13 +6,14 @@ neither cjson nor tostring would print it in full.
 
     epoch        hash    which server process remembers, and since when
     marks        hash    mark -> instant
-    rows:TASK    hash    DUE:ATTEMPT -> row as JSON, its version first
-    out:TASK     hash    DUE:ATTEMPT -> output, which only the history reads
-    due:TASK     zset    DUE:ATTEMPT by due instant
-    all, ended   zset    DUE:ATTEMPT:TASK by due instant; final rows by when they ended
-    open, tasks  set     DUE:ATTEMPT:TASK of open rows; tasks that have rows
+    rows, out    hash    ROW -> the row as JSON, its version first; its output, which only the history reads
+    names        zset    TASK, a zero byte, DUE:ATTEMPT, in the order of the bytes
+    all, ended   zset    ROW by due instant; final rows by when they ended
+    open, tasks  set     ROW of open rows; tasks that have rows
     held:KEY     hash    place -> lease as JSON; fence. It expires an hour after the last lease has lapsed
     live         zset    keys by when the last lease on them lapses
+
+ROW is DUE:ATTEMPT:TASK, the numbers padded so that they are in order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Final
 _COMMON: Final = """
 local P = KEYS[1]
 local A = cjson.decode(ARGV[1])
-local V, TASK, DUE, ATTEMPT, TOKEN, SERVER, SINCE, START_BY, KEEP_UNTIL = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local V, SINCE, START_BY, TASK, DUE, ATTEMPT, TOKEN, SERVER, KEEP_UNTIL = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local CAUSE, OUTCOME, REASON, ENDED, TOOK, COUNT, LAST, DETAIL = 10, 11, 12, 13, 14, 15, 16, 17
 local call = redis.call
 local time = call('TIME')
@@ -62,20 +63,30 @@ local function move(name, value, first)
   return value
 end
 
-local function field_of(due, attempt) return due .. ':' .. string.format('%06d', attempt) end
+local function field_of(due, attempt) return string.format('%017.0f:%06d', due, attempt) end
+
+local function row_of(everywhere) return string.match(everywhere, '^(%d+:%d+):(.*)$') end
 
 local function read(task, field)
-  local text = call('HGET', P .. 'rows:' .. task, field)
+  local text = call('HGET', P .. 'rows', field .. ':' .. task)
   if text then return cjson.decode(text), text end
 end
 
-local function output_of(task, field) return call('HGET', P .. 'out:' .. task, field) or '' end
+local function output_of(task, field) return call('HGET', P .. 'out', field .. ':' .. task) or '' end
+
+-- The rows of one task: from just after an instant (or all) to the last.
+local function after(task, due)
+  local from = due and ('(' .. task .. '\\0' .. string.format('%017.0f:\\255', due)) or ('[' .. task .. '\\0')
+  return from, '(' .. task .. '\\1'
+end
+
+local function field_in(task, name) return string.sub(name, #task + 2) end
 
 local function write(row)
   local task, field, text = row[TASK], field_of(row[DUE], row[ATTEMPT]), cjson.encode(row)
   local everywhere = field .. ':' .. task
-  call('HSET', P .. 'rows:' .. task, field, text)
-  call('ZADD', P .. 'due:' .. task, row[DUE], field)
+  call('HSET', P .. 'rows', everywhere, text)
+  call('ZADD', P .. 'names', 0, task .. '\\0' .. field)
   call('ZADD', P .. 'all', row[DUE], everywhere)
   call('SADD', P .. 'tasks', task)
   if row[OUTCOME] == '' then
@@ -85,6 +96,11 @@ local function write(row)
     call('ZADD', P .. 'ended', row[ENDED], everywhere)
   end
   return text
+end
+
+-- A tick asks for a thousand at once, so what can be done for all together is, at most so many in a command.
+local function together(most, list, ask)
+  for first = 1, #list, most do ask(unpack(list, first, math.min(first + most - 1, #list))) end
 end
 
 -- Leases: name, token, owner, since, until, fence, slot, note.
@@ -138,7 +154,7 @@ _END: Final = "\nreturn {str(now), known[2], answers}\n"
 LOOK: Final = (
     _COMMON
     + """
-local shown, marks, rows, leases = {}, {}, {}, {}
+local shown, wanted, marks, rows, leases = {}, {}, {}, {}, {}
 for _, asked in ipairs(A.marks) do
   local task, name, start = asked[1], asked[2], tonumber(A.since)
   local at, gone = mark(name), pruned(task)
@@ -152,17 +168,17 @@ for _, asked in ipairs(A.marks) do
     marks[#marks + 1] = 'pruned:' .. task
     marks[#marks + 1] = str(gone)
   end
-  for _, field in ipairs(call('ZRANGEBYSCORE', P .. 'due:' .. task, '(' .. str(start), '+inf')) do
-    rows[#rows + 1] = call('HGET', P .. 'rows:' .. task, field)
-    shown[field .. ':' .. task] = true
+  for _, name in ipairs(call('ZRANGEBYLEX', P .. 'names', after(task, start))) do
+    wanted[#wanted + 1] = field_in(task, name) .. ':' .. task
+    shown[wanted[#wanted]] = true
   end
 end
 for _, everywhere in ipairs(call('SMEMBERS', P .. 'open')) do
-  if not shown[everywhere] then
-    local field, task = string.match(everywhere, '^(%-?%d+:%d+):(.*)$')
-    rows[#rows + 1] = call('HGET', P .. 'rows:' .. task, field)
-  end
+  if not shown[everywhere] then wanted[#wanted + 1] = everywhere end
 end
+together(1000, wanted, function(...)
+  for _, text in ipairs(call('HMGET', P .. 'rows', ...)) do rows[#rows + 1] = text end
+end)
 call('ZREMRANGEBYSCORE', P .. 'live', '-inf', str(now))
 for _, key in ipairs(call('ZRANGE', P .. 'live', 0, -1)) do
   for _, lease in ipairs((holders(key))) do leases[#leases + 1] = cjson.encode(lease) end
@@ -174,26 +190,62 @@ answers = {marks, rows, leases}
 
 CLAIM: Final = (
     _COMMON
-    + f"""
+    + """
+local tasks, gone, known_task = {}, {}, {}
 for _, asked in ipairs(A.items) do
-  local task, due, attempt, token, server, before, after, within, keep_until, cause = unpack(asked)
-  local row, text = read(task, field_of(due, attempt))
-  local gone = pruned(task)
-  if row then
-    give('row', text, output_of(task, field_of(due, attempt)))
-  elseif tonumber(before) <= epoch then
-    give('store_lost')
-  elseif now < tonumber(before) then
-    give('early')
-  elseif now > tonumber(after) or (gone and tonumber(due) <= gone) then
-    give('too_late')
-  else
-    give('row', write({{A.version, task, due, attempt, token, server, str(now), str(now + tonumber(within)),
-      keep_until, cause, '', '', '', '', '1', '', ''}}), '')
+  if not known_task[asked[1]] then
+    known_task[asked[1]] = true
+    tasks[#tasks + 1] = 'pruned:' .. asked[1]
   end
 end
-{_END}"""
+together(1000, tasks, function(...)
+  local names = {...}
+  for i, at in ipairs(call('HMGET', P .. 'marks', ...)) do gone[names[i]] = at and tonumber(at) end
+end)
+local keys, texts = {}, {}
+for i, asked in ipairs(A.items) do keys[i] = field_of(asked[2], asked[3]) .. ':' .. asked[1] end
+together(1000, keys, function(...)
+  for _, text in ipairs(call('HMGET', P .. 'rows', ...)) do texts[#texts + 1] = text end
+end)
+local flags, others, written, names, all, open = {}, {}, {}, {}, {}, {}
+local head = '["' .. A.version .. '","' .. str(now) .. '","'
+for i, asked in ipairs(A.items) do
+  local task, due, attempt, before, not_after, within, rest = unpack(asked)
+  local last = gone['pruned:' .. task]
+  if texts[i] then
+    flags[i] = 'r'
+    others[#others + 1] = texts[i]
+    others[#others + 1] = call('HGET', P .. 'out', keys[i]) or ''
+  elseif before <= epoch then
+    flags[i] = 's'
+  elseif now < before then
+    flags[i] = 'e'
+  elseif now > not_after or (last and due <= last) then
+    flags[i] = 't'
+  else
+    flags[i] = 'g'
+    local n = 2 * #open
+    written[n + 1], written[n + 2] = keys[i], head .. str(now + within) .. '",' .. rest
+    names[n + 1], names[n + 2] = 0, task .. '\\0' .. field_of(due, attempt)
+    all[n + 1], all[n + 2] = due, keys[i]
+    open[#open + 1] = keys[i]
+    known_task[task] = 'new'
+  end
+end
+local begun = {}
+for task, how in pairs(known_task) do
+  if how == 'new' then begun[#begun + 1] = task end
+end
+together(1000, written, function(...) call('HSET', P .. 'rows', ...) end)
+together(1000, names, function(...) call('ZADD', P .. 'names', ...) end)
+together(1000, all, function(...) call('ZADD', P .. 'all', ...) end)
+together(1000, open, function(...) call('SADD', P .. 'open', ...) end)
+together(1000, begun, function(...) call('SADD', P .. 'tasks', ...) end)
+answers = {table.concat(flags), others}
+"""
+    + _END
 )
+"""Answers a letter for each claim: granted, row (which follows, with its output), early, too late, lost."""
 
 SETTLE: Final = (
     _COMMON
@@ -209,12 +261,12 @@ for _, asked in ipairs(A.items) do
       or (nobody == '1' and tonumber(due) <= epoch)) then
     give('none')
   else
-    row = row or {A.version, task, due, attempt, token, server, str(now), '', keep_until, 'schedule'}
+    row = row or {A.version, str(now), '', task, due, attempt, token, server, keep_until, 'schedule'}
     if tonumber(keep_until) > tonumber(row[KEEP_UNTIL]) then row[KEEP_UNTIL] = keep_until end
     row[OUTCOME], row[REASON], row[ENDED], row[TOOK] = outcome, reason, str(now), took
     row[COUNT], row[LAST], row[DETAIL] = count, last, detail
     give('row', write(row), output)
-    if output ~= '' then call('HSET', P .. 'out:' .. task, field_of(due, attempt), output) end
+    if output ~= '' then call('HSET', P .. 'out', field_of(due, attempt) .. ':' .. task, output) end
     if last ~= '' then move('pruned:' .. task, tonumber(last)) end
   end
 end
@@ -322,12 +374,12 @@ local function wanted(row)
     and (not A.open_only or row[OUTCOME] == '')
 end
 -- Newest first, until enough are found and everything due at the same instant is there.
-local function gather(index, task_of)
+local function gather(page_from, parts_of)
   local offset, count, last = 0, 0, nil
   while limit > 0 do
-    local page = call('ZREVRANGEBYSCORE', index, '+inf', since, 'LIMIT', offset, 500)
+    local page = page_from(offset)
     for _, member in ipairs(page) do
-      local field, task = task_of(member)
+      local field, task = parts_of(member)
       local row, text = read(task, field)
       if row and count >= limit and row[DUE] ~= last then return end
       if row and wanted(row) then
@@ -340,10 +392,15 @@ local function gather(index, task_of)
   end
 end
 if #A.tasks == 0 then
-  gather(P .. 'all', function(member) return string.match(member, '^(%-?%d+:%d+):(.*)$') end)
+  gather(function(offset)
+    return call('ZREVRANGEBYSCORE', P .. 'all', '+inf', since, 'LIMIT', offset, 500)
+  end, row_of)
 end
 for _, task in ipairs(A.tasks) do
-  gather(P .. 'due:' .. task, function(member) return member, task end)
+  local from, to = after(task, A.since ~= '' and tonumber(A.since) - 1 or nil)
+  gather(function(offset)
+    return call('ZREVRANGEBYLEX', P .. 'names', to, from, 'LIMIT', offset, 500)
+  end, function(name) return field_in(task, name), task end)
 end
 """
     + _END
@@ -358,19 +415,19 @@ local function forget(task, field, row)
   if row[OUTCOME] == '' or tonumber(row[KEEP_UNTIL]) >= kept_until then return end
   move('pruned:' .. task, tonumber(row[DUE]))
   local everywhere = field .. ':' .. task
-  call('HDEL', P .. 'rows:' .. task, field)
-  call('HDEL', P .. 'out:' .. task, field)
-  call('ZREM', P .. 'due:' .. task, field)
+  call('HDEL', P .. 'rows', everywhere)
+  call('HDEL', P .. 'out', everywhere)
+  call('ZREM', P .. 'names', task .. '\\0' .. field)
   call('ZREM', P .. 'all', everywhere)
   call('ZREM', P .. 'ended', everywhere)
-  if call('ZCARD', P .. 'due:' .. task) == 0 then call('SREM', P .. 'tasks', task) end
+  if call('ZLEXCOUNT', P .. 'names', after(task)) == 0 then call('SREM', P .. 'tasks', task) end
   gone = gone + 1
 end
 local offset = 0
 while gone < left do
   local page = call('ZRANGEBYSCORE', P .. 'ended', '-inf', '(' .. A.before, 'LIMIT', offset, left - gone)
   for _, everywhere in ipairs(page) do
-    local field, task = string.match(everywhere, '^(%-?%d+:%d+):(.*)$')
+    local field, task = row_of(everywhere)
     local before = gone
     forget(task, field, read(task, field))
     if gone == before then offset = offset + 1 end
@@ -380,14 +437,14 @@ end
 if A.most ~= '' then
   local open = {}
   for _, everywhere in ipairs(call('SMEMBERS', P .. 'open')) do
-    local task = string.match(everywhere, '^%-?%d+:%d+:(.*)$')
+    local _, task = row_of(everywhere)
     open[task] = (open[task] or 0) + 1
   end
   for _, task in ipairs(call('SMEMBERS', P .. 'tasks')) do
-    local index = P .. 'due:' .. task
-    local excess, at = call('ZCARD', index) - (open[task] or 0) - tonumber(A.most), 0
+    local from, to = after(task)
+    local excess, at = call('ZLEXCOUNT', P .. 'names', from, to) - (open[task] or 0) - tonumber(A.most), 0
     while excess > 0 and gone < left do
-      local field = call('ZRANGE', index, at, at)[1]
+      local field = field_in(task, call('ZRANGEBYLEX', P .. 'names', from, to, 'LIMIT', at, 1)[1])
       local row, before = read(task, field), gone
       if row[OUTCOME] ~= '' then
         excess = excess - 1

@@ -361,7 +361,7 @@ class MySQLStore:
                             f"{self.where}: it has no tables of rota, and {how}"
                         ) from error
                     create = False
-                    link.ask(self._say.tables, deadline)
+                    link.ask([*self._say.tables, COMMIT], deadline)
                 elif deadline.left_or_zero() < 2 * _PAUSE:
                     raise
                 else:

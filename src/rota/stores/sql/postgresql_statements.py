@@ -99,12 +99,12 @@ LEASES: Final = f"""
 
 CLAIM: Final = f"""
     WITH won AS (
-        INSERT INTO rota_row (app, task, due, attempt, token, server, since, start_by, keep_until, cause, count,
-            detail, output)
+        INSERT INTO rota_row (app, task, due, attempt, token, server, since, start_by, keep_until, cause,
+            count, detail, output)
         SELECT $1, a.task, a.due, a.attempt, a.token, a.server, {_NOW}, {_NOW} + a.start_within, a.keep_until,
             a.cause, 1, '', ''
-        FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
-                $9::bigint[], $10::bigint[], $11::text[])
+        FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[],
+                $8::bigint[], $9::bigint[], $10::bigint[], $11::text[])
             AS a (task, due, attempt, token, server, not_before, not_after, start_within, keep_until, cause)
         LEFT JOIN {_STANDS} AS s ON true LEFT JOIN {_PRUNED} AS p ON true
         WHERE s.app IS NULL AND {_NOW} BETWEEN a.not_before AND a.not_after AND (p.at IS NULL OR a.due > p.at)
