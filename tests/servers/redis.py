@@ -80,7 +80,7 @@ def start_replica(primary: Redis) -> Redis:
 
 
 def start_sentinel(primary: Redis, service: str = "shop", password: str = "", guarded: bool = False) -> Redis:
-    """One sentinel that watches the primary, and is in a hurry; `guarded`, it asks for the password itself."""
+    """One sentinel that watches the primary, in a hurry; `guarded`, it asks for the password itself."""
     folder, port = new_folder("sentinel"), free_port()
     config = folder / "sentinel.conf"
     config.write_text(

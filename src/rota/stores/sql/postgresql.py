@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database (15, on which it is tested; it uses nothing newer than 9.5), for servers on any number of hosts.
+"""A store in a PostgreSQL database, for servers on any number of hosts. Tested on version 15.
 
 A call is one transaction, sent and answered in one piece. Its instant is the database server's clock, read
 once: for leases after the locks of their keys are held, for claims, ends and marks before the first row is
