@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from rota import Schedule
+from rota._core.value import replace
 from rota.stores import open_store
 from rota.stores.base import (
     Claim,
@@ -28,12 +31,14 @@ from rota.stores.base import (
     Look,
     Occurrence,
     Outcome,
+    Refusal,
+    Refused,
     Row,
     RowQuery,
     Store,
     StoreUnavailable,
 )
-from rota.testing import StoreContract
+from rota.testing import StoreClock, StoreContract
 from tests.contract.one_process import OCCASIONS
 from tests.docs.blocks import ROOT, blocks_of
 
@@ -257,6 +262,25 @@ def test_a_child_forked_under_the_lock_does_not_keep_it(code: Path, data: Path) 
     with another_process(FORKS_UNDER_THE_LOCK, code, data) as process:
         assert process.communicate("")[0] == ""
         assert process.returncode == 0
+
+
+def test_a_claim_that_waited_for_the_lock_is_judged_by_the_clock_after_it(data: Path) -> None:
+    clock, waits, answers = StoreClock(DUE), threading.Event(), []
+    store, late = FolderStore(data, clock=clock), replace(a_claim(), not_after=DUE)
+
+    def sleep(seconds: float) -> None:
+        waits.set()
+        time.sleep(seconds)
+
+    claimer = threading.Thread(target=lambda: answers.extend(store.claim([late]).items))
+    with patch.object(_driver, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep)):
+        with open(store.lock, "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            claimer.start()
+            assert waits.wait(30)
+            clock.advance(MINUTE)
+        claimer.join()
+    assert answers == [Refusal(Refused.TOO_LATE)]
 
 
 # what stands on the disk

@@ -39,8 +39,9 @@ def open_django(address: str, *, namespace: str) -> Store:
         raise _wrong(
             "Django has no settings", "no DJANGO_SETTINGS_MODULE", "the name of your settings' module"
         )
-    if alias not in connections.settings:
-        raise _wrong("there is no such alias", alias, ", ".join(sorted(connections.settings)))
+    known = sorted(connections)
+    if alias not in known:
+        raise _wrong("there is no such alias", alias, ", ".join(known))
     database = connections[alias]
     url = url_of(database.vendor, database.settings_dict, dict(parse_qsl(options)))
     return open_store(url, namespace=namespace)
