@@ -6,9 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import psycopg
+import pymysql
 import pytest
 import sqlalchemy
 from django.conf import settings
@@ -22,6 +26,8 @@ from rota.stores.base import RowQuery
 from rota.stores.django_alias import url_of
 from rota.stores.memcached import MemcachedStore
 from rota.stores.sql.sqlite import SQLiteStore
+from tests.servers.mariadb import mariadb_server
+from tests.servers.postgresql import postgresql_server
 
 
 @pytest.fixture
@@ -50,6 +56,26 @@ def test_a_database_of_django_is_used_by_its_alias(databases: object, tmp_path: 
     assert store.path == str(tmp_path / "django.db")
     assert store._file.limit == 2
     assert store.rows(RowQuery()).items == []
+    store.close()
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("vendor", ["postgresql", "mysql"])
+def test_a_real_database_of_django_is_used(vendor: str, databases: dict[str, dict[str, Any]]) -> None:
+    parts = urlsplit((postgresql_server() if vendor == "postgresql" else mariadb_server()).url)
+    databases["default"] |= {
+        "ENGINE": f"django.db.backends.{vendor}",
+        "NAME": parts.path.strip("/"),
+        "USER": parts.username,
+        "PASSWORD": parts.password or "",
+        "HOST": parts.hostname,
+        "PORT": parts.port,
+    }
+    if vendor == "mysql":
+        pymysql.install_as_MySQLdb()
+    store = open_store("django://default?timeout=2", namespace="shop/django")
+    assert vendor in type(store).__module__
+    assert store.claim([]).items == []
     store.close()
 
 
@@ -118,6 +144,28 @@ def test_a_client_that_answers_to_every_name_is_not_taken_for_a_store() -> None:
     store = open_store(RetryingClient(Client(("127.0.0.1", 1)), attempts=1), namespace="shop")
     assert isinstance(store, MemcachedStore)
     store.close()
+
+
+@pytest.mark.service
+def test_a_function_that_connects_is_told_by_its_library() -> None:
+    mysql = urlsplit(mariadb_server().url)
+    connects = [
+        partial(psycopg.connect, postgresql_server().url),
+        partial(
+            pymysql.connect,
+            host=mysql.hostname,
+            port=mysql.port,
+            user=mysql.username,
+            password=mysql.password or "",
+            database=mysql.path.strip("/"),
+        ),
+    ]
+    for connect in connects:
+        store = open_store(connect, namespace="shop/connects")
+        assert store.claim([]).items == []
+        store.close()
+    with pytest.raises(DefinitionError, match="partial"):
+        open_store(lambda: None, namespace="shop")
 
 
 def test_a_store_that_is_open_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -59,13 +59,17 @@ def namespace_of(schedule: Schedule) -> str:
 def store_url(schedule: Schedule) -> str:
     """The store of a schedule: its own argument, else ROTA_STORE, else SQLite in this user's state folder.
 
-    Where the argument is a client or an open store, it is the name of its class, which is no URL.
+    Where the argument is an open store it is what that says of itself, where it is a client the name of its
+    class: neither is a URL.
     """
     given = schedule.store
     if isinstance(given, str):
         return given
     if given is not None:
-        return f"{type(given).__module__}.{type(given).__qualname__}"
+        said = repr(given) if hasattr(given, "claim") else ""
+        return (
+            said if said and " at 0x" not in said else f"{type(given).__module__}.{type(given).__qualname__}"
+        )
     return os.environ.get("ROTA_STORE") or _default_url(schedule)
 
 

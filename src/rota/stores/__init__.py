@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 from urllib.parse import parse_qsl
@@ -199,15 +200,19 @@ def open_store(store: object, *, namespace: str) -> Store:
         argument="store",
         found=f"a {type(store).__module__}.{type(store).__qualname__}",
         allowed=f"a URL, a client of {', '.join(known)}, an engine of SQLAlchemy",
+        hint="a function that connects is named with its library: partial(psycopg.connect, ...)",
     )
 
 
 def _driver_of(client: object) -> Driver | None:
     """Whose client of the application's own this is, told by the packages its class is made of.
 
-    An engine of SQLAlchemy is told by the dialect that it speaks.
+    An engine of SQLAlchemy is told by the dialect that it speaks; `partial(psycopg.connect, ...)` by what it
+    calls.
     """
     packages = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
+    if isinstance(client, partial):
+        packages.add(str(getattr(client.func, "__module__", "")).partition(".")[0])
     dialect = getattr(client, "dialect", None) if "sqlalchemy" in packages else None
     if dialect is not None:
         driver = DRIVERS.get(dialect.name)

@@ -169,6 +169,9 @@ class Store(Protocol):
         one at or before the epoch, are refused as store_lost until the epoch plus the longest lease.
         Pauses and servers that sign in are exempt. So a flush never starts anything twice.
 
+    A driver that can tell its operator something (it evicts, it is a standby) may have a method
+    `concerns()` that answers sentences; `rota check` shows them. It is no part of the contract.
+
     There is no clear, no exists and no release by force: to unlock is to release what was seen.
     """
 
@@ -257,8 +260,8 @@ class Store(Protocol):
         ...
 
     def rows(self, query: RowQuery) -> Answer[Row]:
-        """The history, newest due instant first, at most `limit`; every condition of the query holds for
-        each row. Empty where `guarantees.lists_rows` is false.
+        """The history, newest due instant first, then by task, the later attempt first; at most `limit`.
+        Every condition of the query holds for each row. Empty where `guarantees.lists_rows` is false.
         """
         ...
 
