@@ -162,6 +162,10 @@ def _credentials() -> None:
     os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "rota-tests-secret")
 
 
+_AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+_failed: list[str] = []
+
+
 def _program() -> Path:
     program = _INSTALLED / "node_modules" / "dynalite" / "cli.js"
     if not program.exists():
@@ -175,10 +179,19 @@ def _install() -> None:
     folder = Path(tempfile.mkdtemp(prefix=".dynalite-", dir=_INSTALLED.parent))
     options = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
     command = [npm, "install", "--prefix", str(folder), f"dynalite@{VERSION}", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
+    env = dict(os.environ)
+    if _AUTHORITIES.exists():  # Node knows a list of its own, and not what this machine trusts besides
+        env.setdefault("NODE_EXTRA_CA_CERTS", str(_AUTHORITIES))
+    if not _failed:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, check=False)
+            if done.returncode:
+                _failed.append(done.stderr[-500:])
+        except subprocess.TimeoutExpired:
+            _failed.append("no answer for two minutes")
+    if _failed:  # and is not tried again for each test
         shutil.rmtree(folder)
-        missing_service(f"dynalite, which npm could not install: {done.stderr[-500:]}")
+        missing_service(f"dynalite, which npm could not install: {_failed[0]}")
     try:
         folder.rename(_INSTALLED)
     except OSError:  # somebody else was faster
