@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 import redis
@@ -36,7 +35,15 @@ from tests.contract.test_redis import TestRedis as OnRedis
 from tests.contract.test_redis import TestRedisThatIsFlushed as OnFlushedRedis
 from tests.servers import until
 from tests.servers.proxy import Proxy
-from tests.servers.redis import Redis, age, redis_server, start_redis, start_replica, start_sentinel
+from tests.servers.redis import (
+    Redis,
+    age,
+    redis_server,
+    start_redis,
+    start_replica,
+    start_sentinel,
+    start_valkey,
+)
 
 pytestmark = pytest.mark.service
 
@@ -264,8 +271,12 @@ def test_after_a_loss_between_two_calls_nothing_is_granted_twice(own: Site, how:
     assert end.outcome is Outcome.SUCCEEDED
 
 
-def test_a_restart_with_its_disk_keeps_what_it_knew_and_begins_a_new_epoch(tmp_path: Path) -> None:
-    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
+@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize("start", [start_redis, start_valkey])
+def test_a_restart_with_its_disk_keeps_what_it_knew_and_begins_a_new_epoch(
+    start: Callable[..., Redis], end: str
+) -> None:
+    server = start("--appendonly", "yes", "--appendfsync", "always")
     for durable in (False, True):
         store = opened(server.url, f"shop/{durable}", f"?durable={str(durable).lower()}")
         before = store.look(Look({}, store.claim([]).now))
@@ -275,7 +286,7 @@ def test_a_restart_with_its_disk_keeps_what_it_knew_and_begins_a_new_epoch(tmp_p
             Occurrence("a", now), 1, "t", "s", before.epoch + MINUTE / 600, now + DAY, MINUTE, now + DAY
         )
         until(lambda: isinstance(store.claim([claim]).items[0], Row), 5, "the claim")  # noqa: B023 - called here
-        server.kill()
+        getattr(server, end)()
         server.start()
         after = store.look(Look({"a": "m"}, now - DAY))
         assert [row.token for row in after.rows] == ["t"]
@@ -349,6 +360,7 @@ def test_a_grant_counts_only_once_enough_replicas_have_it() -> None:
     primary = start_redis()
     replica = start_replica(primary)
     store = opened(primary.url, "shop", f"?wait_replicas=1&timeout={LIMIT}")
+    until(recovered(store), 10, "the replica to tell what it has")
     now = store.look(Look({}, store.claim([]).now)).now
     until(lambda: store.claim([]).now > now, 5, "a moment after the epoch")
     ask = Claim(Occurrence("a", now), 1, "t", "s", now + MINUTE / 6000, now + DAY, MINUTE, now + DAY)
@@ -378,6 +390,7 @@ def test_after_a_fail_over_what_may_be_lost_is_refused_and_told(waits: bool) -> 
     now = store.claim([]).now
     ask = Claim(Occurrence("a", now), 1, "t", "s", now - MINUTE, now + DAY, MINUTE, now + DAY)
     assert isinstance(store.claim([ask]).items[0], Row)
+    until(lambda: replica.command_line("HLEN", f"{store.prefix}rows") == "1", 20, "the replica to have it")
     if not waits:
         os.kill(replica.pid, signal.SIGSTOP)  # what is granted now, the replica never hears of
         other = Claim(Occurrence("b", now), 1, "t", "s", now - MINUTE, now + DAY, MINUTE, now + DAY)
@@ -508,6 +521,11 @@ MUTANTS = {
         "string.format('%.0f', number)",
         "string.format('%.12g', number)",
         "test_the_answer_carries_the_instant_of_its_decisions",
+    ),
+    "an hour of the host decides": (
+        "local time = call('TIME')",
+        "local time = call('TIME')\ntime[1] = tostring(tonumber(time[1]) + 7200)",
+        "test_host_clocks_decide_nothing",
     ),
     "open rows are not told": (
         "if not shown[everywhere] then wanted",

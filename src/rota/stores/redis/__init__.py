@@ -7,6 +7,7 @@ which the scripts read and renew in the same step as every decision; see promise
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from json.encoder import encode_basestring as _quoted
@@ -47,13 +48,15 @@ from rota.stores.base import (
     microseconds,
     row_of,
 )
-from rota.stores.redis import scripts
-from rota.stores.redis.wire import Wire, opened, wrapped
+from rota.stores.redis import history, scripts
+from rota.stores.redis.routes import concerns, opened, wrapped
+from rota.stores.redis.timed import within
+from rota.stores.redis.wire import Wire
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _TIME_LIMIT: Final = timedelta(seconds=5)
 _SLICE: Final = 500
-"""Rows that one script prunes: others wait meanwhile."""
+"""Rows that one script looks at to prune or to find them: others wait meanwhile."""
 
 _NUMBERS: Final = frozenset(
     ROW_COLUMNS.index(name)
@@ -70,8 +73,8 @@ class RedisStore:
     """Rows, leases and marks on the Redis or Valkey server behind `wire`.
 
     `durable`: the server syncs each write to its disk before it answers (appendonly yes, appendfsync always),
-    so a restart forgets nothing and is no new epoch. With `wait_replicas` an answer counts only once so many
-    replicas have what it says.
+    so a restart forgets nothing and is no new epoch; a fail-over to a replica still is one. With
+    `wait_replicas` a claim, an end or a lease counts only once so many replicas have it.
     """
 
     def __init__(
@@ -134,7 +137,9 @@ class RedisStore:
     def claim(self, claims: Sequence[Claim]) -> Answer[Row | Refusal]:
         check_claims(claims)
         now, _, (letters, others) = self._call(
-            scripts.CLAIM, {"items": [_claim(claim) for claim in claims], "version": str(RECORD_VERSION)}
+            scripts.CLAIM,
+            {"items": [_claim(claim) for claim in claims], "version": str(RECORD_VERSION)},
+            self._wait_replicas,
         )
         rows = iter(others)
         answers: list[Row | Refusal] = []
@@ -151,7 +156,7 @@ class RedisStore:
 
     def settle(self, ends: Sequence[End]) -> Answer[Row | None]:
         check_ends(ends)
-        now, answers = self._decide(scripts.SETTLE, [_end(end) for end in ends])
+        now, answers = self._decide(scripts.SETTLE, [_end(end) for end in ends], replicas=self._wait_replicas)
         return Answer(now, [None if said[0] == b"none" else self._row(*said[1:]) for said in answers])
 
     def acquire(self, requests: Sequence[Request]) -> Answer[Lease | Refusal]:
@@ -172,6 +177,7 @@ class RedisStore:
                 )
                 for request in requests
             ],
+            replicas=self._wait_replicas,
         )
         return Answer(
             now,
@@ -184,7 +190,9 @@ class RedisStore:
     def renew(self, leases: Sequence[Lease], *, ttl: timedelta) -> Answer[Lease | Refusal]:
         check_leases(leases, ttl, self.longest_lease)
         items = [(lease.key, lease.token, lease.slot) for lease in leases]
-        now, answers = self._decide(scripts.RENEW, items, ttl=str(ttl // _MICROSECOND))
+        now, answers = self._decide(
+            scripts.RENEW, items, replicas=self._wait_replicas, ttl=str(ttl // _MICROSECOND)
+        )
         return Answer(now, [_lease(said[1]) if said[0] == b"lease" else _refusal(said) for said in answers])
 
     def release(self, leases: Sequence[Lease]) -> Answer[bool]:
@@ -205,51 +213,67 @@ class RedisStore:
             "outcome": query.outcome or "",
             "open_only": query.open_only,
             "limit": str(limit),
+            "slice": str(_SLICE),
         }
         if query.server is not None:
             asked["server"] = query.server
-        now, _, answers = self._call(scripts.ROWS, asked)
-        rows = [self._row(*said) for said in answers]
-        rows.sort(key=lambda row: (row.occurrence.task, -row.attempt))
+        found: dict[object, Row] = {}
+        place: Sequence[bytes | str] = ("1", "", "0", "0", "")
+        with within(self._wire.limit):
+            while True:
+                now, _, (place, answers) = self._call(history.ROWS, {**asked, "place": _texts(place)})
+                for row in (self._row(*said) for said in answers):
+                    found[row.key] = row
+                if not place:
+                    break
+        rows = sorted(found.values(), key=lambda row: (row.occurrence.task, -row.attempt))
         rows.sort(key=lambda row: row.occurrence.due, reverse=True)
         return Answer(now, rows[:limit])
 
     def prune(self, before: datetime, *, most: int | None = None) -> int:
+        """It stops between two slices when the time limit comes near; the next prune goes on."""
+        enough = time.monotonic() + self._wire.limit / 2
         asked = {
             "before": str(microseconds(before)),
-            "most": "" if most is None else str(most),
             "allowance": str(STEP_BACK_ALLOWANCE // _MICROSECOND),
             "slice": str(_SLICE),
         }
-        total = 0
-        while True:
-            _, _, ((gone,),) = self._call(scripts.PRUNE, asked)
-            total += int(gone)
-            if int(gone) < _SLICE:
-                return total
+        total, kept, more = 0, 0, True
+        while more and time.monotonic() < enough:
+            _, _, answer = self._call(history.PRUNE, {**asked, "kept": str(kept)})
+            gone, kept, rest = (int(number) for number in answer)
+            total, more = total + gone, rest > 0
+        place: Sequence[bytes | str] = ("0", "") if most is not None else ()
+        while place and time.monotonic() < enough:
+            asked_here = {**asked, "most": str(most), "place": _texts(place)}
+            _, _, (count, place) = self._call(history.THIN, asked_here)
+            total += int(count)
+        return total
 
     def close(self) -> None:
         self._wire.close()
 
     def concerns(self) -> Sequence[str]:
         """What an operator should see to, in words; the most pressing first."""
-        return self._wire.concerns(durable=self.durable)
+        return concerns(self._wire, self.prefix.encode(), durable=self.durable)
 
     def _decide(
-        self, script: str, items: Iterable[Sequence[object]], **more: object
+        self, script: str, items: Iterable[Sequence[object]], replicas: int = 0, **more: object
     ) -> tuple[datetime, Sequence[Any]]:
         asked = {"items": [[str(part) for part in item] for item in items], **more}
         asked |= {"version": str(RECORD_VERSION), "longest": str(self.longest_lease // _MICROSECOND)}
-        now, _, answers = self._call(script, asked)
+        now, _, answers = self._call(script, asked, replicas)
         return now, answers
 
-    def _call(self, script: str, asked: Mapping[str, object]) -> tuple[datetime, datetime, Any]:
-        asked = {**asked, "durable": self.durable, "touch": self._wait_replicas > 0}
+    def _call(
+        self, script: str, asked: Mapping[str, object], replicas: int = 0
+    ) -> tuple[datetime, datetime, Any]:
+        asked = {**asked, "durable": self.durable, "touch": replicas > 0}
         try:
             argument = json.dumps(asked, ensure_ascii=False, separators=(",", ":")).encode()
         except UnicodeEncodeError as error:
             raise StoreMisused(f"{self._wire.where}: {error}") from error
-        now, epoch, answers = self._wire.call(script, self.prefix.encode(), argument, self._wait_replicas)
+        now, epoch, answers = self._wire.call(script, self.prefix.encode(), argument, replicas)
         return instant(int(now)), instant(int(epoch)), answers
 
     def _row(self, text: bytes, output: bytes = b"") -> Row:
@@ -317,6 +341,11 @@ def _text(value: bytes) -> str:
     return value.decode()
 
 
+def _texts(values: Sequence[bytes | str]) -> list[str]:
+    """Where a script has come to, to be told to the next one."""
+    return [value if isinstance(value, str) else value.decode() for value in values]
+
+
 def open_redis(
     address: str,
     *,
@@ -333,6 +362,9 @@ def open_redis(
 
 
 def wrap(client: Any, *, namespace: str) -> RedisStore:
-    """The store on a client of redis-py or valkey-py, be it of one server, a cluster or sentinels. Its
-    connections and its time limits are used, and `close` leaves it open."""
+    """The store where a client of redis-py or valkey-py leads, be it of one server, a cluster or sentinels.
+
+    It has connections of its own with the client's settings (address, user, TLS), so that a call ends after
+    5 seconds, or sooner where the client's limits are shorter, and so that nothing is repeated behind its
+    back. `close` leaves the client open."""
     return RedisStore(wrapped(client), namespace)

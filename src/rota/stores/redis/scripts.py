@@ -4,7 +4,7 @@ KEYS[1] is the prefix of all keys of a namespace, its hash tag included; ARGV[1]
 Every number travels as text: a Lua number is a double, exact for microseconds until the year 2255, but
 neither cjson nor tostring would print it in full.
 
-    epoch        hash    which server process remembers, and since when
+    epoch        hash    which server process remembers, since when, and where it was promoted
     marks        hash    mark -> instant
     rows, out    hash    ROW -> the row as JSON, its version first; its output, which only the history reads
     names        zset    TASK, a zero byte, DUE:ATTEMPT, in the order of the bytes
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_COMMON: Final = """
+COMMON: Final = """
 local P = KEYS[1]
 local A = cjson.decode(ARGV[1])
 local V, SINCE, START_BY, TASK, DUE, ATTEMPT, TOKEN, SERVER, KEEP_UNTIL = 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -33,15 +33,22 @@ local answers = {}
 local function str(number) return string.format('%.0f', number) end
 local function give(...) answers[#answers + 1] = {...} end
 
--- The epoch: whose memory this is. A server that may have lost what it had said begins a new one.
-local known = call('HMGET', P .. 'epoch', 'run', 'at')
-local run = 'durable'
-if not A.durable then
-  run = string.match(call('INFO', 'server'), 'run_id:(%w+)')
+-- The epoch: whose memory this is. It begins anew where it is missing, on another process of the server
+-- (which may have less on its disk than was said; not if it is durable), and where a replica has taken over.
+local function told(section, sign)
+  local said = redis.pcall('INFO', section)
+  return type(said) == 'string' and string.match(said, sign)
 end
-if not known[2] or (not A.durable and known[1] ~= run) then
-  known = {run, str(now)}
-  call('HSET', P .. 'epoch', 'run', run, 'at', known[2])
+local run = told('server', 'run_id:(%w+)')
+if not run then return redis.error_reply('NOINFO the server does not tell its run_id') end
+local promoted = told('replication', 'second_repl_offset:(%-?%d+)') or '-1'
+local known = call('HMGET', P .. 'epoch', 'run', 'at', 'promoted')
+local function begin()
+  known[2] = str(now)
+  call('HSET', P .. 'epoch', 'run', run, 'at', known[2], 'promoted', promoted)
+end
+if not known[2] or (known[1] ~= run and not A.durable) or (promoted ~= '-1' and promoted ~= known[3]) then
+  begin()
 end
 local epoch = tonumber(known[2])
 if A.touch then
@@ -81,6 +88,17 @@ local function after(task, due)
 end
 
 local function field_in(task, name) return string.sub(name, #task + 2) end
+
+local function drop(task, field)
+  local everywhere = field .. ':' .. task
+  call('HDEL', P .. 'rows', everywhere)
+  call('HDEL', P .. 'out', everywhere)
+  call('ZREM', P .. 'names', task .. '\\0' .. field)
+  call('ZREM', P .. 'all', everywhere)
+  call('ZREM', P .. 'ended', everywhere)
+  call('SREM', P .. 'open', everywhere)
+  if call('ZLEXCOUNT', P .. 'names', after(task)) == 0 then call('SREM', P .. 'tasks', task) end
+end
 
 local function write(row)
   local task, field, text = row[TASK], field_of(row[DUE], row[ATTEMPT]), cjson.encode(row)
@@ -149,10 +167,10 @@ local function prolong(lease, ttl, note)
 end
 """
 
-_END: Final = "\nreturn {str(now), known[2], answers}\n"
+END: Final = "\nreturn {str(now), known[2], answers}\n"
 
 LOOK: Final = (
-    _COMMON
+    COMMON
     + """
 local shown, wanted, marks, rows, leases = {}, {}, {}, {}, {}
 for _, asked in ipairs(A.marks) do
@@ -176,20 +194,29 @@ end
 for _, everywhere in ipairs(call('SMEMBERS', P .. 'open')) do
   if not shown[everywhere] then wanted[#wanted + 1] = everywhere end
 end
+local lost = {} -- what an index names and is not there was evicted: this memory is not what it was
 together(1000, wanted, function(...)
-  for _, text in ipairs(call('HMGET', P .. 'rows', ...)) do rows[#rows + 1] = text end
+  local asked = {...}
+  for i, text in ipairs(call('HMGET', P .. 'rows', ...)) do
+    if text then rows[#rows + 1] = text else lost[#lost + 1] = asked[i] end
+  end
 end)
+for _, everywhere in ipairs(lost) do
+  local field, task = row_of(everywhere)
+  drop(task, field)
+end
+if #lost > 0 then begin() end
 call('ZREMRANGEBYSCORE', P .. 'live', '-inf', str(now))
 for _, key in ipairs(call('ZRANGE', P .. 'live', 0, -1)) do
   for _, lease in ipairs((holders(key))) do leases[#leases + 1] = cjson.encode(lease) end
 end
 answers = {marks, rows, leases}
 """
-    + _END
+    + END
 )
 
 CLAIM: Final = (
-    _COMMON
+    COMMON
     + """
 local tasks, gone, known_task = {}, {}, {}
 for _, asked in ipairs(A.items) do
@@ -243,12 +270,12 @@ together(1000, open, function(...) call('SADD', P .. 'open', ...) end)
 together(1000, begun, function(...) call('SADD', P .. 'tasks', ...) end)
 answers = {table.concat(flags), others}
 """
-    + _END
+    + END
 )
 """Answers a letter for each claim: granted, row (which follows, with its output), early, too late, lost."""
 
 SETTLE: Final = (
-    _COMMON
+    COMMON
     + """
 for _, asked in ipairs(A.items) do
   local task, due, attempt, token, server = unpack(asked, 1, 5)
@@ -271,11 +298,11 @@ for _, asked in ipairs(A.items) do
   end
 end
 """
-    + _END
+    + END
 )
 
 ACQUIRE: Final = (
-    _COMMON
+    COMMON
     + """
 for _, asked in ipairs(A.items) do
   local key, token, owner, ttl, before, after, slots, note, notice = unpack(asked)
@@ -311,11 +338,11 @@ for _, asked in ipairs(A.items) do
   end
 end
 """
-    + _END
+    + END
 )
 
 RENEW: Final = (
-    _COMMON
+    COMMON
     + """
 for _, asked in ipairs(A.items) do
   local key, token, slot = unpack(asked)
@@ -333,11 +360,11 @@ for _, asked in ipairs(A.items) do
   end
 end
 """
-    + _END
+    + END
 )
 
 RELEASE: Final = (
-    _COMMON
+    COMMON
     + """
 for _, asked in ipairs(A.items) do
   local key, token = unpack(asked)
@@ -352,109 +379,15 @@ for _, asked in ipairs(A.items) do
   give(done)
 end
 """
-    + _END
+    + END
 )
 
 ADVANCE: Final = (
-    _COMMON
+    COMMON
     + """
 for _, asked in ipairs(A.items) do
   give(str(move(asked[1], tonumber(asked[2]), A.first)))
 end
 """
-    + _END
-)
-
-ROWS: Final = (
-    _COMMON
-    + """
-local limit, since = tonumber(A.limit), A.since == '' and '-inf' or A.since
-local function wanted(row)
-  return (A.outcome == '' or row[OUTCOME] == A.outcome) and (not A.server or row[SERVER] == A.server)
-    and (not A.open_only or row[OUTCOME] == '')
-end
--- Newest first, until enough are found and everything due at the same instant is there.
-local function gather(page_from, parts_of)
-  local offset, count, last = 0, 0, nil
-  while limit > 0 do
-    local page = page_from(offset)
-    for _, member in ipairs(page) do
-      local field, task = parts_of(member)
-      local row, text = read(task, field)
-      if row and count >= limit and row[DUE] ~= last then return end
-      if row and wanted(row) then
-        give(text, output_of(task, field))
-        count, last = count + 1, row[DUE]
-      end
-    end
-    if #page < 500 then return end
-    offset = offset + 500
-  end
-end
-if #A.tasks == 0 then
-  gather(function(offset)
-    return call('ZREVRANGEBYSCORE', P .. 'all', '+inf', since, 'LIMIT', offset, 500)
-  end, row_of)
-end
-for _, task in ipairs(A.tasks) do
-  local from, to = after(task, A.since ~= '' and tonumber(A.since) - 1 or nil)
-  gather(function(offset)
-    return call('ZREVRANGEBYLEX', P .. 'names', to, from, 'LIMIT', offset, 500)
-  end, function(name) return field_in(task, name), task end)
-end
-"""
-    + _END
-)
-
-PRUNE: Final = (
-    _COMMON
-    + """
--- At most A.slice rows a call; the caller goes on while it finds as many.
-local kept_until, left, gone = now - tonumber(A.allowance), tonumber(A.slice), 0
-local function forget(task, field, row)
-  if row[OUTCOME] == '' or tonumber(row[KEEP_UNTIL]) >= kept_until then return end
-  move('pruned:' .. task, tonumber(row[DUE]))
-  local everywhere = field .. ':' .. task
-  call('HDEL', P .. 'rows', everywhere)
-  call('HDEL', P .. 'out', everywhere)
-  call('ZREM', P .. 'names', task .. '\\0' .. field)
-  call('ZREM', P .. 'all', everywhere)
-  call('ZREM', P .. 'ended', everywhere)
-  if call('ZLEXCOUNT', P .. 'names', after(task)) == 0 then call('SREM', P .. 'tasks', task) end
-  gone = gone + 1
-end
-local offset = 0
-while gone < left do
-  local page = call('ZRANGEBYSCORE', P .. 'ended', '-inf', '(' .. A.before, 'LIMIT', offset, left - gone)
-  for _, everywhere in ipairs(page) do
-    local field, task = row_of(everywhere)
-    local before = gone
-    forget(task, field, read(task, field))
-    if gone == before then offset = offset + 1 end
-  end
-  if #page == 0 then break end
-end
-if A.most ~= '' then
-  local open = {}
-  for _, everywhere in ipairs(call('SMEMBERS', P .. 'open')) do
-    local _, task = row_of(everywhere)
-    open[task] = (open[task] or 0) + 1
-  end
-  for _, task in ipairs(call('SMEMBERS', P .. 'tasks')) do
-    local from, to = after(task)
-    local excess, at = call('ZLEXCOUNT', P .. 'names', from, to) - (open[task] or 0) - tonumber(A.most), 0
-    while excess > 0 and gone < left do
-      local field = field_in(task, call('ZRANGEBYLEX', P .. 'names', from, to, 'LIMIT', at, 1)[1])
-      local row, before = read(task, field), gone
-      if row[OUTCOME] ~= '' then
-        excess = excess - 1
-        forget(task, field, row)
-      end
-      if gone == before then at = at + 1 end
-    end
-  end
-end
-give(tostring(gone))
-"""
-    + _END
+    + END
 )

@@ -1,311 +1,156 @@
 """How the Redis store reaches its server: one script, one answer, within the time limit.
 
-A connection is taken from the client's own pool and a script is sent over it by its digest; a server that
-does not know the script yet (it was restarted, told to forget it, or promoted) is sent the whole. Clusters
-are asked by way of their client, which knows where a key lies.
+A script is sent by its digest; a server that does not know it yet (it was restarted, told to forget it, or
+promoted) is sent the whole. Connections are rota's own, made from the settings of a client.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Final, Protocol
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final, Protocol, TypeVar
 
-import redis
-from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode
-from redis.exceptions import RedisError
-from redis.retry import Retry
-from redis.sentinel import Sentinel
+from rota.stores.base import StoreUnavailable
+from rota.stores.redis.timed import connection as connection_of
+from rota.stores.redis.timed import left, within
 
-from rota.stores.base import DefinitionError, StoreUnavailable
+T = TypeVar("T")
 
-_EVICTING: Final = "noeviction"
-_PORT: Final = 6379
-_SENTINEL_PORT: Final = 26379
 _PROMPTLY: Final = 0.2
-"""The part of the time limit within which a dead connection is found out and another one is tried."""
+"""The part of the time limit within which a new connection that failed is worth another attempt."""
 
 
-class Wire(Protocol):
-    """A way to the server. `where` is its address as it may be shown."""
+_TOLD_BY: Final = 0.2
+"""The seconds before the time limit at which WAIT is to end: servers notice that up to 0.1 s late."""
 
-    where: str
 
-    def call(self, script: str, key: bytes, argument: bytes, replicas: int) -> Any: ...
-    def concerns(self, *, durable: bool) -> Sequence[str]: ...
+class Route(Protocol):
+    """Which pool's settings lead to the server that has our keys; `ours`, not the application's."""
+
+    ours: bool
+
+    def pool(self, key: bytes) -> Any: ...
+    def mislead(self) -> None: ...  # it led to the wrong server, or to none
     def close(self) -> None: ...
 
 
-class PoolWire:
-    """By the pool of a client for one server, or for the primary that sentinels name.
+class Wire:
+    """The way to the server. `where` is its address as it may be shown; no call takes longer than `limit`."""
 
-    `make` makes the client when it is first needed; `limit` is None for a client of the application's, whose
-    own time limits hold.
-    """
+    def __init__(self, route: Route, where: str, limit: float) -> None:
+        self.where, self.limit = where, limit
+        self._route = route
+        self._idle: deque[Any] = deque()
+        self._pid = os.getpid()
 
-    def __init__(
-        self, make: Callable[[], Any], where: str, *, limit: float | None, ours: bool = True
-    ) -> None:
-        self.where = where
-        self._make, self._limit, self._ours = make, limit, ours
-        self._client: Any = None
+    def call(self, script: str, key: bytes, argument: bytes, replicas: int = 0) -> Any:
+        """What the script answers. With `replicas`, only once so many of them have what it has written."""
 
-    def call(self, script: str, key: bytes, argument: bytes, replicas: int) -> Any:
+        def ask(connection: Any) -> Any:
+            whole, by_digest = (
+                ("EVAL", script, 1, key, argument),
+                ("EVALSHA", digest(script), 1, key, argument),
+            )
+            # A script that is not known would be waited for in vain, and for as long as there is time.
+            risky = replicas and script not in connection.known_scripts
+            answer = self._asked(connection, whole if risky else by_digest, replicas)
+            if _says(answer, "NoScriptError", "NOSCRIPT"):
+                answer = self._asked(connection, whole, replicas)
+            connection.known_scripts.add(script)
+            return answer
+
+        return self._with_connection(key, ask)
+
+    def command(self, key: bytes, *words: str) -> Any:
+        """What the server that has this key answers to a command."""
+        return self._with_connection(key, lambda connection: self._asked(connection, words, 0))
+
+    def close(self) -> None:
+        self._drop_idle()
+        self._route.close()
+
+    def _with_connection(self, key: bytes, ask: Callable[[Any], Any]) -> Any:
+        """Whatever is asked may be asked again: the same question, with the same token."""
         began = time.monotonic()
-        deadline = None if self._limit is None else began + self._limit
-        try:
-            return self._send(script, key, argument, replicas, deadline)
-        except Exception as error:
-            if not _is_broken(error) or (deadline and time.monotonic() - began > _PROMPTLY * self._limit):  # type: ignore[operator]  # with a deadline there is a limit
-                raise _unavailable(self.where, error, self._limit) from error
-        try:  # a connection that was idle may have died unnoticed; asked again, it is the same question
-            return self._send(script, key, argument, replicas, deadline)
-        except Exception as error:
-            raise _unavailable(self.where, error, self._limit) from error
+        was_idle = bool(self._connections())
+        with within(self.limit):
+            try:
+                return self._attempt(key, ask)
+            except Exception as error:
+                wrong = _is_misled(error)
+                if not wrong and not _is_broken(error):
+                    raise _unavailable(self.where, error, self.limit) from error
+                self._drop_idle()  # those beside it lead to the same end
+                self._route.mislead()
+                late = time.monotonic() - began > _PROMPTLY * self.limit
+                if late and not wrong and not was_idle:
+                    raise _unavailable(self.where, error, self.limit) from error
+            try:
+                return self._attempt(key, ask)
+            except Exception as error:
+                if _is_misled(error) or _is_broken(error):
+                    self._drop_idle()
+                    self._route.mislead()
+                raise _unavailable(self.where, error, self.limit) from error
 
-    def _send(self, script: str, key: bytes, argument: bytes, replicas: int, deadline: float | None) -> Any:
-        pool = self._pool()
-        connection = _taken(pool)
-        sound = False
+    def _attempt(self, key: bytes, ask: Callable[[Any], T]) -> T:
+        connection, sound = self._taken(key), False
         try:
-            by_digest = ("EVALSHA", digest(script), 1, key, argument)
-            answer = self._asked(connection, by_digest, replicas, deadline)
-            if _unknown_script(answer):
-                answer = self._asked(connection, ("EVAL", script, 1, key, argument), replicas, deadline)
+            answer = ask(connection)
             sound = True
         finally:
-            if not sound:
+            if sound:
+                self._connections().append(connection)
+            else:
                 connection.disconnect()
-            pool.release(connection)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def _asked(
-        self, connection: Any, command: Sequence[object], replicas: int, deadline: float | None
-    ) -> Any:
+    def _taken(self, key: bytes) -> Any:
+        try:
+            return self._connections().pop()
+        except IndexError:
+            connection = connection_of(self._route.pool(key), theirs=not self._route.ours)
+            connection.connect()
+            return connection
+
+    def _connections(self) -> deque[Any]:
+        """Those that wait to be used. A forked child has none: its parent's are not its own."""
+        if self._pid != os.getpid():
+            self._pid, self._idle = os.getpid(), deque()
+        return self._idle
+
+    def _drop_idle(self) -> None:
+        idle = self._connections()
+        while idle:
+            try:
+                connection = idle.pop()
+            except IndexError:  # another thread has taken it
+                return
+            connection.disconnect()
+
+    def _asked(self, connection: Any, command: Sequence[object], replicas: int) -> Any:
         """The answer, or the error that the server answered."""
         commands = [command]
-        if replicas:
-            left = 1000 if deadline is None else max(1, int((deadline - time.monotonic()) * 800))
-            commands.append(("WAIT", replicas, left))
+        if replicas:  # it ends before we do, so that the shortage can be told
+            seconds = left(self.limit) or self.limit
+            commands.append(("WAIT", replicas, max(1, int(1000 * (seconds - max(_TOLD_BY, seconds / 5))))))
         connection.send_packed_command(connection.pack_commands(commands))
-        answers = []
-        for _ in commands:
-            if deadline is not None and not connection.can_read(max(0.0, deadline - time.monotonic())):
-                raise redis.TimeoutError("no answer in time")
-            answers.append(_answer(connection))
-        if replicas and not isinstance(answers[0], Exception) and int(answers[1]) < replicas:
-            raise StoreUnavailable(
-                f"{self.where}: written on the primary, but only {int(answers[1])} of {replicas} replicas"
-                " have it in time; nothing is known to be safe"
-            )
+        answers = [_answer(connection) for _ in commands]
+        if replicas and not isinstance(answers[0], Exception):
+            if isinstance(answers[1], Exception):
+                return answers[1]
+            if int(answers[1]) < replicas:
+                return StoreUnavailable(
+                    f"{self.where}: written on the primary, but only {int(answers[1])} of {replicas} replicas"
+                    " have it in time; nothing is known to be safe"
+                )
         return answers[0]
-
-    def concerns(self, *, durable: bool) -> Sequence[str]:
-        try:
-            return concerns(self._get(), durable=durable)
-        except Exception as error:
-            raise _unavailable(self.where, error, self._limit) from error
-
-    def close(self) -> None:
-        if self._ours and self._client is not None:
-            client, self._client = self._client, None
-            client.close()
-            client.connection_pool.disconnect()
-
-    def _get(self) -> Any:
-        if self._client is None:
-            self._client = self._make()
-        return self._client
-
-    def _pool(self) -> Any:
-        return self._get().connection_pool
-
-
-class ClusterWire:
-    """By a cluster's client, which finds the node that has our keys. It repeats nothing by itself."""
-
-    def __init__(
-        self, make: Callable[[], Any], where: str, *, limit: float | None, ours: bool = True
-    ) -> None:
-        self.where = where
-        self._make, self._limit, self._ours = make, limit, ours
-        self._client: Any = None
-
-    def call(self, script: str, key: bytes, argument: bytes, replicas: int) -> Any:
-        if replicas:
-            raise DefinitionError(
-                "a cluster cannot be waited for",
-                argument="store",
-                found="wait_replicas=",
-                allowed="a primary",
-            )
-        began = time.monotonic()
-        while True:
-            try:
-                client = self._get()
-                try:
-                    answer = client.execute_command("EVALSHA", digest(script), 1, key, argument)
-                except RedisError as error:
-                    if not _unknown_script(error):
-                        raise
-                    answer = client.execute_command("EVAL", script, 1, key, argument)
-                return _as_bytes(answer)
-            except Exception as error:
-                tired = self._limit is None or time.monotonic() - began > _PROMPTLY * self._limit
-                if tired or not _is_broken(error):
-                    raise _unavailable(self.where, error, self._limit) from error
-                self.close()
-                time.sleep(0.02)
-
-    def concerns(self, *, durable: bool) -> Sequence[str]:
-        try:
-            client = self._get()
-            nodes = client.get_primaries()
-            found = [concerns(client.get_redis_connection(node), durable=durable) for node in nodes]
-        except Exception as error:
-            raise _unavailable(self.where, error, self._limit) from error
-        return tuple(dict.fromkeys(words for node in found for words in node))
-
-    def close(self) -> None:
-        if self._ours and self._client is not None:
-            client, self._client = self._client, None
-            client.close()
-
-    def _get(self) -> Any:
-        if self._client is None:
-            self._client = self._make()
-        return self._client
-
-
-def concerns(client: Any, *, durable: bool) -> Sequence[str]:
-    """What an operator should see to on this server, in words."""
-    said: list[str] = []
-    role = _texts(client.info("replication")).get("role")
-    if role in ("slave", "replica"):
-        said.append("it is a replica: give rota the address of the primary, or redis+sentinel://")
-    try:
-        settings = {
-            key: value
-            for name in ("maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save")
-            for key, value in _texts(client.config_get(name)).items()
-        }
-    except RedisError:
-        return [*said, "CONFIG GET is not allowed: make sure that maxmemory-policy is noeviction"]
-    policy = settings.get("maxmemory-policy", _EVICTING)
-    if policy != _EVICTING:
-        limit = "" if settings.get("maxmemory") != "0" else ", once maxmemory is set"
-        said.append(
-            f"maxmemory-policy is {policy}: under pressure{limit} it forgets locks and decisions without"
-            " notice; set noeviction"
-        )
-    on_disk = settings.get("appendonly") == "yes"
-    if durable and not (on_disk and settings.get("appendfsync") == "always"):
-        said.append(
-            "durable=true is said, but appendonly is not yes or appendfsync not always: a restart may forget,"
-            " and would not be noticed"
-        )
-    if not on_disk and not settings.get("save"):
-        said.append("it writes nothing to disk: a restart forgets everything (noticed, and starts wait)")
-    return said
-
-
-def opened(address: str, *, limit: float, **options: str) -> Wire:
-    """The wire to an address; the client is made, and nothing touched, at the first call."""
-    parts = urlsplit(address)
-    scheme, _, kind = parts.scheme.partition("+")
-    tls = scheme in ("rediss", "valkeys")
-    user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
-    common: dict[str, Any] = {
-        "username": user or None,
-        "password": password,
-        "socket_timeout": limit,
-        "socket_connect_timeout": 0.9 * limit,
-        "protocol": 2,
-    }
-    if tls:
-        common |= {"ssl": True, **options}
-    elif options:
-        raise DefinitionError(
-            "these options are for TLS", argument="store", found=", ".join(options), allowed="rediss://"
-        )
-    hosts = _hosts(parts.netloc.rpartition("@")[2], _SENTINEL_PORT if kind == "sentinel" else _PORT)
-    path = unquote(parts.path).strip("/")
-    where = f"{parts.scheme}://{','.join(f'{host}:{port}' for host, port in hosts)}"
-    common["retry"] = Retry(NoBackoff(), 0)
-    if kind == "cluster":
-        if path not in ("", "0"):
-            raise ValueError(address)
-        nodes = [ClusterNode(host, port) for host, port in hosts]  # type: ignore[no-untyped-call]  # theirs
-        common |= {"socket_timeout": limit / 3, "socket_connect_timeout": limit / 3}
-        return ClusterWire(lambda: redis.RedisCluster(startup_nodes=nodes, **common), where, limit=limit)
-    if kind == "sentinel":
-        service, _, database = path.partition("/")
-        if not service:
-            raise ValueError(address)
-        return PoolWire(
-            lambda: _by_sentinels(hosts, service, _database(database, address), limit, common),
-            f"{where}/{path}",
-            limit=limit,
-        )
-    if kind == "unix":
-        common.pop("socket_connect_timeout", None)
-        common |= {"unix_socket_path": unquote(parts.path)}
-        if not path:
-            raise ValueError(address)
-        return PoolWire(lambda: redis.Redis(**common), f"{parts.scheme}://{parts.path}", limit=limit)
-    if kind or len(hosts) != 1:
-        raise ValueError(address)
-    ((host, port),) = hosts
-    common |= {"host": host, "port": port, "db": _database(path, address)}
-    return PoolWire(lambda: redis.Redis(**common), f"{where}/{common['db']}", limit=limit)
-
-
-def wrapped(client: Any) -> Wire:
-    """The wire over a client of the application's own."""
-    if hasattr(client, "get_primaries"):
-        return ClusterWire(lambda: client, "the cluster of the application", limit=None, ours=False)
-    pool = getattr(client, "connection_pool", None)
-    if pool is None or not hasattr(pool, "connection_kwargs"):
-        raise DefinitionError(
-            "no store works on that",
-            argument="store",
-            found=f"a {type(client).__module__}.{type(client).__qualname__}",
-            allowed="a client of redis-py or valkey-py (not its asyncio one)",
-        )
-    said = pool.connection_kwargs
-    where = said.get("path") or f"{said.get('host', 'sentinels')}:{said.get('port', _SENTINEL_PORT)}"
-    return PoolWire(lambda: client, f"redis://{where}", limit=None, ours=False)
-
-
-def _by_sentinels(
-    hosts: Sequence[tuple[str, int]], service: str, database: int, limit: float, common: Mapping[str, Any]
-) -> Any:
-    quick = {"socket_timeout": limit / 4, "socket_connect_timeout": limit / 4}
-    said = {**quick, "retry": Retry(NoBackoff(), 0)}
-    sentinels: Any = Sentinel(hosts, sentinel_kwargs=said)  # type: ignore[no-untyped-call]  # theirs
-    return sentinels.master_for(service, db=database, **{**common, "socket_connect_timeout": limit / 4})
-
-
-def _hosts(netloc: str, port: int) -> list[tuple[str, int]]:
-    hosts = []
-    for part in netloc.split(",") if netloc else ["localhost"]:
-        parsed = urlsplit(f"//{part}")
-        if not parsed.hostname:
-            raise ValueError(netloc)
-        hosts.append((parsed.hostname, parsed.port or port))
-    return hosts
-
-
-def _database(path: str, address: str) -> int:
-    if path and not path.isdigit():
-        raise ValueError(address)
-    return int(path or 0)
 
 
 @cache
@@ -313,43 +158,51 @@ def digest(script: str) -> str:
     return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
-def _taken(pool: Any) -> Any:
-    """A connection from the pool of redis-py, or of valkey-py, which wants to know what for."""
-    is_redis = type(pool).__module__.startswith("redis.")
-    return pool.get_connection() if is_redis else pool.get_connection("EVALSHA")
-
-
 def _answer(connection: Any) -> Any:
     try:
         return connection.read_response(disable_decoding=True)
     except Exception as error:
-        if _is_answer(error):
+        if "ResponseError" in _kinds(error) and not _is_broken(error):
             return error
         raise
 
 
-def _is_answer(error: Exception) -> bool:
-    """Whether the server answered, if only with an error: then the connection is sound."""
-    return any(kind.__name__ == "ResponseError" for kind in type(error).__mro__)
+def _kinds(error: object) -> set[str]:
+    """The names of its classes: redis-py and valkey-py name theirs alike."""
+    return {kind.__name__ for kind in type(error).__mro__}
 
 
-def _unknown_script(answer: object) -> bool:
-    return type(answer).__name__ == "NoScriptError" or (
-        isinstance(answer, Exception) and str(answer).startswith("NOSCRIPT")
-    )
+def _says(answer: object, kind: str, sign: str) -> bool:
+    return isinstance(answer, Exception) and (type(answer).__name__ == kind or str(answer).startswith(sign))
 
 
 def _is_broken(error: Exception) -> bool:
     """Whether the connection failed, and another one may do better."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & {"ConnectionError", "OSError", "ClusterDownError"}) and not names & {
+    kinds = _kinds(error)
+    return bool(kinds & {"ConnectionError", "OSError"}) and not kinds & {
         "TimeoutError",
         "AuthenticationError",
         "BusyLoadingError",
     }
 
 
+def _is_misled(error: Exception) -> bool:
+    """Whether this server is not, or no longer, the one that has our keys and may write them."""
+    return (
+        _says(error, "MovedError", "MOVED ")
+        or _says(error, "ClusterDownError", "CLUSTERDOWN")
+        or _says(error, "ReadOnlyError", "READONLY")
+    )
+
+
 _IN_WORDS: Final = (
+    (
+        "NOINFO",
+        (
+            "INFO does not tell this user the run_id of the server, so what it forgets could not be noticed;"
+            " the user may not call it (then allow +info), or this is no Redis or Valkey"
+        ),
+    ),
     ("WRONGPASS", "the password or the user is wrong"),
     ("NOAUTH", "it asks for a password, and none is given"),
     ("Authentication required", "it asks for a password, and none is given"),
@@ -369,29 +222,20 @@ _IN_WORDS: Final = (
 )
 
 
-def _unavailable(where: str, error: Exception, limit: float | None) -> Exception:
-    if isinstance(error, StoreUnavailable | DefinitionError):
+def _unavailable(where: str, error: Exception, limit: float) -> Exception:
+    if isinstance(error, StoreUnavailable):
         return error
     text = str(error)
-    if "TimeoutError" in {kind.__name__ for kind in type(error).__mro__}:
-        within = "its client's time limit" if limit is None else f"{limit:g} s"
-        return StoreUnavailable(f"{where}: no answer within {within}")
+    if "TimeoutError" in _kinds(error):
+        return StoreUnavailable(f"{where}: no answer within {limit:g} s")
+    if _says(error, "AskError", "ASK "):
+        return StoreUnavailable(
+            f"{where}: its keys are being moved to another node of the cluster; nothing is granted meanwhile"
+        )
+    if "MasterNotFoundError" in _kinds(error):
+        return StoreUnavailable(f"{where}: no sentinel that answers names a primary ({text})")
     for sign, words in _IN_WORDS:
         if sign in text:
             detail = f" ({text})" if sign in ("NOPERM", "ACL failure", "MISCONF") else ""
             return StoreUnavailable(f"{where}: {words}{detail}")
     return StoreUnavailable(f"{where}: {text or type(error).__name__}")
-
-
-def _as_bytes(answer: Any) -> Any:
-    """A client that decodes answers text; we want what was sent."""
-    if isinstance(answer, list | tuple):
-        return [_as_bytes(each) for each in answer]
-    return answer.encode() if isinstance(answer, str) else answer
-
-
-def _texts(found: Mapping[Any, Any]) -> dict[str, str]:
-    def text(value: object) -> str:
-        return value.decode() if isinstance(value, bytes) else str(value)
-
-    return {text(key): text(value) for key, value in found.items()}
