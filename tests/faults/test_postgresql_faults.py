@@ -204,6 +204,7 @@ def test_a_server_that_is_restarted_is_not_noticed_once_it_is_back(server: Postg
     row, lease = claimed(store, now), store.acquire([Request("k", "t", "", MINUTE)]).items[0]
     for stop in (server.stop, server.kill):
         stop()
+        until(lambda: is_gone(store), 10, "the last of the server's processes to go")
         refused(lambda: store.claim([]), "refused")
         until(lambda: not server.runs, 10, "the server to be gone")
         patiently_started(server)
@@ -211,6 +212,15 @@ def test_a_server_that_is_restarted_is_not_noticed_once_it_is_back(server: Postg
         assert store.look(Look({}, now)).leases == [lease]
         server.restart()
         assert claimed(store, now, "another") == row
+
+
+def is_gone(store: Store) -> bool:
+    """Whether nobody answers: a killed server's children go on with what they hold until they notice."""
+    try:
+        store.claim([])
+    except StoreUnavailable:
+        return True
+    return False
 
 
 def patiently_started(server: PostgreSQL) -> None:
