@@ -229,8 +229,11 @@ together(1000, tasks, function(...)
   local names = {...}
   for i, at in ipairs(call('HMGET', P .. 'marks', ...)) do gone[names[i]] = at and tonumber(at) end
 end)
-local keys, texts = {}, {}
-for i, asked in ipairs(A.items) do keys[i] = field_of(asked[2], asked[3]) .. ':' .. asked[1] end
+local fields, keys, texts, start_by = {}, {}, {}, {}
+for i, asked in ipairs(A.items) do
+  fields[i] = field_of(asked[2], asked[3])
+  keys[i] = fields[i] .. ':' .. asked[1]
+end
 together(1000, keys, function(...)
   for _, text in ipairs(call('HMGET', P .. 'rows', ...)) do texts[#texts + 1] = text end
 end)
@@ -252,9 +255,10 @@ for i, asked in ipairs(A.items) do
   else
     flags[i] = 'g'
     local n = 2 * #open
-    written[n + 1], written[n + 2] = keys[i], head .. str(now + within) .. '",' .. rest
-    names[n + 1], names[n + 2] = 0, task .. '\\0' .. field_of(due, attempt)
-    all[n + 1], all[n + 2] = due, keys[i]
+    start_by[within] = start_by[within] or str(now + within)
+    written[n + 1], written[n + 2] = keys[i], head .. start_by[within] .. '",' .. rest
+    names[n + 1], names[n + 2] = '0', task .. '\\0' .. fields[i]
+    all[n + 1], all[n + 2] = string.sub(fields[i], 1, 17), keys[i] -- as text: a number costs more to pass
     open[#open + 1] = keys[i]
     known_task[task] = 'new'
   end
