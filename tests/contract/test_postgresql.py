@@ -117,6 +117,9 @@ def claims_at(now: datetime, count: int, token: str = "t", task: str = "task") -
 @pytest.mark.parametrize("pooled", [False, True], ids=["direct", "through PgBouncer"])
 def test_a_call_is_one_round_trip_however_long_its_list(pooled: bool) -> None:
     server = pgbouncer_server() if pooled else postgresql_server()
+    makes_the_tables = open_store(postgresql_server().url, namespace=fresh())
+    makes_the_tables.claim([])
+    makes_the_tables.close()
     with Proxy(server.port) as proxy:
         store = open_store(f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres", namespace=fresh())
         now = store.claim([]).now
