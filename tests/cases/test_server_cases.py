@@ -22,11 +22,11 @@ from rota._core.planner import plan, question
 from rota._core.rows import Row, RowQuery
 from rota._core.task import Task
 from rota._engine import events as told
-from rota._engine.checking import TOLERATED_OFFSET, offset_in_words
 from rota._engine.clock import Clock
 from rota._engine.events import Event, Events
 from rota._engine.executor import Executor
 from rota._engine.heartbeat import Heartbeat
+from rota._engine.remarks import TOLERATED_OFFSET, clock_is_off
 from rota._engine.runner import Runner
 from rota._engine.server import namespace_of
 from rota.stores import open_store
@@ -191,7 +191,7 @@ def test_lk04_is_no_early_run_and_the_fast_host_is_told() -> None:
             assert counter.runs == ([seven] if minute >= 60 else [])
         fast = hosts[-1].ask._clock
         assert -fast.offset == 10 * MINUTE > TOLERATED_OFFSET
-        assert "10 min ahead of the store's" in offset_in_words(fast.offset)
+        assert "10 min ahead of the store's" in clock_is_off(fast.offset, shop.store.guarantees.grain)
 
 
 def test_lk06_is_no_second_run_after_a_clock_was_set_back() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,15 +15,17 @@ import pytest
 from rota import Outcome, Schedule
 from rota._core.rows import Row, RowQuery
 from rota.stores import open_store
+from tests.faults.hosts import Host
+from tests.servers import until
 
 pytestmark = pytest.mark.slow
+PATIENCE = 30.0
 SCHEDULE = """
-import os
 from rota import Schedule
 
 schedule = Schedule("shop")
 line = "echo $$ >> pids; touch begun; exec sleep 60"
-schedule.command(line).name("report").once(at=os.environ["DUE"]).lease(seconds=10)
+schedule.command(line).name("report").once(at="{due}").lease(seconds=10)
 schedule.command("true").name("tidy").yearly(on="{far}")
 """
 
@@ -37,7 +37,8 @@ class Hosts:
         self.folder = folder
         self.due = datetime.now(UTC) - timedelta(seconds=1)
         self.url = f"sqlite:///{folder / 'rota.sqlite3'}"
-        (folder / "schedule.py").write_text(SCHEDULE.format(far=f"{self.due + timedelta(days=180):%m-%d}"))
+        far = f"{self.due + timedelta(days=180):%m-%d}"
+        (folder / "schedule.py").write_text(SCHEDULE.format(due=self.due.isoformat(), far=far))
         schedule = Schedule("shop")
         schedule.command("true").name("report").once(at=self.due.isoformat())
         store = open_store(self.url, namespace="shop/production")
@@ -45,20 +46,7 @@ class Hosts:
         store.close()
 
     def start(self, server: str, *words: str) -> subprocess.Popen[str]:
-        env = os.environ | {
-            "ROTA_STORE": self.url,
-            "ROTA_SERVER": server,
-            "ROTA_STATE_DIR": str(self.folder / server),
-            "DUE": self.due.isoformat(),
-        }
-        return subprocess.Popen(
-            [sys.executable, "-m", "rota", *words],
-            cwd=self.folder,
-            env=env,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        return Host(self.folder, server, self.url).start(*words)
 
     def run(self, server: str) -> str:
         return self.start(server, "run").communicate(timeout=60)[0]
@@ -79,17 +67,10 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
             os.kill(int(pid), signal.SIGKILL)
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
 def killed_in_the_middle(hosts: Hosts) -> datetime:
     """web-1 starts the task and is killed while it runs; when that was."""
     process = hosts.start("web-1", "run")
-    until((hosts.folder / "begun").exists)
+    until((hosts.folder / "begun").exists, PATIENCE, "the task to begin")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
     return datetime.now(UTC)
@@ -101,7 +82,7 @@ def test_a_killed_run_is_found_lost_by_the_next_tick_after_its_lease(hosts: Host
     said = hosts.run(finder)
     assert "claimed by web-1" in said
     assert hosts.row().is_open
-    until(lambda: datetime.now(UTC) > killed + timedelta(seconds=11))
+    until(lambda: datetime.now(UTC) > killed + timedelta(seconds=11), PATIENCE, "the lease to lapse")
     said = hosts.run(finder)
     row = hosts.row()
     assert row.outcome is Outcome.LOST
@@ -118,9 +99,9 @@ def test_what_a_killed_run_held_is_free_after_one_lease(hosts: Hosts) -> None:
     said = refused.communicate(timeout=30)[0]
     assert refused.returncode == 1
     assert "web-1" in said
-    until(lambda: datetime.now(UTC) > killed + timedelta(seconds=10.5))
+    until(lambda: datetime.now(UTC) > killed + timedelta(seconds=10.5), PATIENCE, "the lease to lapse")
     (hosts.folder / "begun").unlink()
     taken = hosts.start("web-2", "call", "report")
-    until((hosts.folder / "begun").exists)
+    until((hosts.folder / "begun").exists, PATIENCE, "the task to begin")
     taken.terminate()
     taken.communicate(timeout=30)

@@ -75,6 +75,16 @@ class End:
         if (self.outcome is Outcome.SKIPPED) != (self.reason is not None):
             raise ValueError(f"a skip has a reason and nothing else has: {self.outcome}, {self.reason}")
 
+    @property
+    def needs_no_row(self) -> bool:
+        """Whether it is written only where no row stands."""
+        return self.reason is not None and self.reason.needs_no_row
+
+    @property
+    def says_nobody_ran(self) -> bool:
+        """Whether it is a judgement that only a store may make that remembers the time in question."""
+        return self.reason in (SkipReason.MISSED, SkipReason.COALESCED)
+
 
 @value
 class Row:

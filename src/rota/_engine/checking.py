@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from rota._core.planner import in_words, question
-from rota._core.task import Servers
 from rota._core.value import value
 from rota._engine.presence import KEPT, Present, present
+from rota._engine.remarks import clock_is_off, promised_too_far, some
 from rota._engine.server import concerns
 from rota.stores import shown
 from rota.stores.base import Guarantees, Shared
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 TRIES: Final = 5
 """Looks that the round-trip time is taken from."""
-
-TOLERATED_OFFSET: Final = timedelta(seconds=5)
-"""How far a host's clock may be off before it is told."""
 
 SILENT_AFTER: Final = timedelta(minutes=70)
 """A server that ticks opens its store at least once an hour; after this long it has fallen silent."""
@@ -150,13 +147,11 @@ def seen_lately(facts: Facts) -> Sequence[Present]:
 def _reach(facts: Facts) -> Iterator[Finding]:
     """Does the store reach as far as the schedule demands?"""
     shared = facts.guarantees.shared
-    one = [task for task in facts.tasks if task.servers is Servers.ONE]
-    stated = [task.name for task in one if task.servers_stated]
-    if shared is not Shared.NETWORK and stated:
+    if stated := promised_too_far(facts.tasks, shared):
         yield Finding(
             Level.ERROR,
             "store",
-            f"on_one_server() of {_some(stated)} is promised on this {shared} only: {facts.store} is not"
+            f"on_one_server() of {some(stated)} is promised on this {shared} only: {facts.store} is not"
             " shared between hosts. Set ROTA_STORE to a store that all servers reach",
         )
     elif shared is not Shared.NETWORK:
@@ -182,7 +177,7 @@ def _expected(facts: Facts) -> Iterator[Finding]:
     if facts.expected is None:
         return
     lately = seen_lately(facts)
-    names = _some([each.me.name for each in lately])
+    names = some([each.me.name for each in lately])
     if len(lately) >= facts.expected:
         more = "" if len(lately) == facts.expected else f" ({facts.expected} expected)"
         yield Finding(Level.FINE, "servers", f"{len(lately)} are on this store{more}: {names}")
@@ -203,20 +198,10 @@ def _expected(facts: Facts) -> Iterator[Finding]:
 
 def _clock(facts: Facts) -> Iterator[Finding]:
     off, grain = abs(facts.offset), facts.guarantees.grain
-    if off <= TOLERATED_OFFSET + grain:
+    if words := clock_is_off(facts.offset, grain):
+        yield Finding(Level.WARNING, "clock", words)
+    else:
         yield Finding(Level.FINE, "clock", f"within {_ms(max(off, grain))} of the store's")
-        return
-    yield Finding(Level.WARNING, "clock", offset_in_words(facts.offset))
-
-
-def offset_in_words(offset: timedelta) -> str:
-    """What is wrong with this host's clock, and what comes of it. `offset`: how far the store's is ahead."""
-    way = "behind" if offset > timedelta(0) else "ahead of"
-    off = timedelta(seconds=round(abs(offset).total_seconds()))
-    return (
-        f"the clock of this host is {in_words(off)} {way} the store's. The store's decides, so"
-        " nothing starts early or twice for it; mend the host's all the same (is its time service running?)"
-    )
 
 
 def _concerns(facts: Facts) -> Iterator[Finding]:
@@ -236,7 +221,7 @@ def _versions(facts: Facts) -> Iterator[Finding]:
         for each in lately:
             groups[of(each)].append(each.me.name)
         if len(groups) > 1:
-            told = "; ".join(f"{version} on {_some(names)}" for version, names in sorted(groups.items()))
+            told = "; ".join(f"{version} on {some(names)}" for version, names in sorted(groups.items()))
             yield Finding(
                 Level.WARNING,
                 what,
@@ -278,11 +263,6 @@ def _silence(facts: Facts) -> Iterator[Finding]:
                 f"{'this server' if mine else each.me.name} last ticked {in_words(facts.now - last)} ago:"
                 f" does cron fire there? (It is forgotten after {in_words(KEPT)}.)",
             )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more
 
 
 def _ms(length: timedelta) -> str:

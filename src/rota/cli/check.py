@@ -15,7 +15,7 @@ from rota._engine.server import Server
 from rota.cli import saying
 from rota.cli.commands import FAILED, FINE
 from rota.cli.finding import find
-from rota.cli.parsing import app_option, number
+from rota.cli.parsing import app_option, json_option, number
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -33,9 +33,7 @@ def arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="fail unless so many servers signed in on this store lately",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="for programs: instants in UTC, lengths in seconds"
-    )
+    json_option(parser)
 
 
 def run(options: Namespace) -> int:

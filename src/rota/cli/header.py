@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota._engine.server import Server
-from rota.stores import Store, shown
+from rota.stores import shown
 
 
 def header(server: Server) -> str:
@@ -12,4 +12,4 @@ def header(server: Server) -> str:
 
 def store_of(server: Server) -> str:
     """The store as it may be printed: no password is in it."""
-    return repr(server.schedule.store) if isinstance(server.schedule.store, Store) else shown(server.url)
+    return shown(server.url)

@@ -16,7 +16,7 @@ from rota._engine.server import Server
 from rota.cli import saying
 from rota.cli.commands import CommandError
 from rota.cli.finding import find, known
-from rota.cli.parsing import app_option, number
+from rota.cli.parsing import app_option, json_option, number
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -24,9 +24,7 @@ def arguments(parser: ArgumentParser) -> None:
     app_option(parser)
     parser.add_argument("-n", type=number, default=20, metavar="N", help="how many; 20 unless told otherwise")
     parser.add_argument("--output", action="store_true", help="show what each run printed")
-    parser.add_argument(
-        "--json", action="store_true", help="for programs: instants in UTC, lengths in seconds"
-    )
+    json_option(parser)
 
 
 def run(options: Namespace) -> int:

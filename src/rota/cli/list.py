@@ -17,14 +17,12 @@ from rota._engine.snapshot import Snapshot, TaskState
 from rota.cli import saying
 from rota.cli.finding import find
 from rota.cli.header import header, store_of
-from rota.cli.parsing import app_option
+from rota.cli.parsing import app_option, json_option
 
 
 def arguments(parser: ArgumentParser) -> None:
     app_option(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="for programs: instants in UTC, lengths in seconds"
-    )
+    json_option(parser)
 
 
 def run(options: Namespace) -> int:

@@ -12,12 +12,12 @@ from rota._engine import snapshot
 from rota._engine.server import Server
 from rota.cli import saying
 from rota.cli.finding import find
-from rota.cli.parsing import app_option
+from rota.cli.parsing import app_option, json_option
 
 
 def arguments(parser: ArgumentParser) -> None:
     app_option(parser)
-    parser.add_argument("--json", action="store_true", help="for programs: instants in UTC")
+    json_option(parser, "instants in UTC")
 
 
 def run(options: Namespace) -> int:

@@ -30,6 +30,7 @@ from rota._engine.events import (
     StoreTrouble,
     Waits,
 )
+from rota._engine.remarks import some
 from rota.cli import saying
 
 MOST: Final = 10
@@ -104,8 +105,7 @@ class Messages:
         waits = {each: why for each, why in self._waits.items() if each not in self._told}
         if waits and not self._quiet:
             shown = [f"{self._of(occurrence)} ({why})" for occurrence, why in waits.items()]
-            more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-            self.say(f"not started here: {', '.join(shown[:3])}{more}")
+            self.say(f"not started here: {some(shown, 3)}")
         if not (self._said_anything or self._quiet):
             self._print(saying.nothing_due(tasks, now, self._zone), self._out)
 

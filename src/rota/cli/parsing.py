@@ -51,6 +51,11 @@ def app_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def json_option(parser: argparse.ArgumentParser, units: str = "instants in UTC, lengths in seconds") -> None:
+    """For the commands that answer programs as well."""
+    parser.add_argument("--json", action="store_true", help=f"for programs: {units}")
+
+
 def number(text: str) -> int:
     """The type of options that count something."""
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 10_000):

@@ -14,7 +14,6 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from rota._core.task import Servers
 from rota._core.zones import zone
 from rota._engine.server import Server
 from rota.cli import saying
@@ -61,6 +60,7 @@ def run(options: Namespace) -> int:
 
 def _tick(schedule: Schedule, options: Namespace) -> int:
     """Open the store and do what there is to do. What this needs is not imported before."""
+    from rota._engine.remarks import clock_is_off
     from rota.cli.messages import Messages
     from rota.cli.stopping import Stopping
 
@@ -80,21 +80,12 @@ def _tick(schedule: Schedule, options: Namespace) -> int:
     with server, Stopping(drain, stop):
         messages.note(_holds_here_only(server, server.store))
         answered = server.run()
-        messages.note(_clock_is_off(server))
+        if answered:
+            messages.note(clock_is_off(server.clock.offset, server.store.guarantees.grain))
     if not answered:
         raise CommandError(f"the store does not answer{messages.trouble}", STORE)
     messages.summary(server.tasks, server.clock.estimate())
     return FAILED if messages.anything_failed and not options.exit_zero else FINE
-
-
-def _clock_is_off(server: Server) -> str:
-    """What is wrong with this host's clock, where it is off by more than a careful operator tolerates."""
-    from rota._engine.checking import TOLERATED_OFFSET, offset_in_words
-
-    offset = server.clock.offset
-    if not server.clock.knows_the_store or abs(offset) <= TOLERATED_OFFSET + server.store.guarantees.grain:
-        return ""
-    return offset_in_words(offset)
 
 
 def _waiting(runs: int) -> str:
@@ -103,10 +94,13 @@ def _waiting(runs: int) -> str:
 
 def _holds_here_only(server: Server, store: Store) -> str:
     """What on_one_server() is worth where the store does not reach beyond this host; "" where it does."""
+    from rota._engine.remarks import promised_too_far, some
+
     shared = store.guarantees.shared
-    stated = [task.name for task in server.tasks if task.servers_stated and task.servers is Servers.ONE]
-    if shared == "network" or not stated:
+    names = promised_too_far(server.tasks, shared)
+    if not names:
         return ""
-    names = ", ".join(stated[:3]) + (f" and {len(stated) - 3} more" if len(stated) > 3 else "")
-    where = "this host" if shared == "host" else "this process"
-    return f"on_one_server() of {names} holds on {where} only: its servers share this store and no others do"
+    return (
+        f"on_one_server() of {some(names, 3)} holds on this {shared} only: its servers share this store and"
+        " no others do"
+    )

@@ -31,7 +31,7 @@ from urllib.parse import parse_qsl
 
 from rota._core.errors import DefinitionError
 from rota._core.value import NOTHING, value
-from rota.stores.base import Store
+from rota.stores.base import TIME_LIMIT, Store
 
 __all__ = ["DRIVERS", "Driver", "Store", "open_store", "schema_of", "shown"]
 
@@ -39,9 +39,9 @@ __all__ = ["DRIVERS", "Driver", "Store", "open_store", "schema_of", "shown"]
 def _seconds(text: str) -> timedelta:
     with suppress(ValueError):
         seconds = float(text)
-        if 0 < seconds <= 5:
+        if 0 < seconds <= TIME_LIMIT.total_seconds():
             return timedelta(seconds=seconds)
-    raise ValueError("more than 0, at most 5 seconds")
+    raise ValueError(f"more than 0, at most {TIME_LIMIT.total_seconds():g} seconds")
 
 
 def _endpoint(text: str) -> str:
@@ -75,8 +75,8 @@ class Driver:
     URL without its query. `library` is the client library it needs, `extra` the extra of rota with it.
 
     `clients` are the packages of clients that `module.wrap(client, namespace=...)` takes, which with
-    `wraps_engines` takes SQLAlchemy's engines as well. With `passes`,
-    options that are not in `options` are the client library's own and stay in the address.
+    `wraps_engines` takes SQLAlchemy's engines as well. With `passes`, options that are not in `options` are
+    the client library's own and stay in the address.
     """
 
     module: str

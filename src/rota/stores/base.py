@@ -49,6 +49,7 @@ from rota.stores.deciding import (
     moved,
     renewed,
     settled,
+    shown_after,
 )
 from rota.stores.records import (
     LEASE_COLUMNS,
@@ -72,6 +73,7 @@ __all__ = [
     "ROW_COLUMNS",
     "SERVER_PREFIX",
     "STEP_BACK_ALLOWANCE",
+    "TIME_LIMIT",
     "Answer",
     "Cause",
     "Claim",
@@ -113,7 +115,11 @@ __all__ = [
     "row_columns",
     "row_of",
     "settled",
+    "shown_after",
 ]
+
+TIME_LIMIT: Final = timedelta(seconds=5)
+"""No call of a store takes longer (promise 12); a URL may ask for less."""
 
 FORGOTTEN_AFTER: Final = timedelta(hours=1)
 """How long after a key has lapsed its fence is remembered at least."""

@@ -6,13 +6,13 @@ decides in its own language (SQL, Lua, conditions) says the same there, and the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from rota._core.errors import StoreMisused
 from rota._core.leases import LONGEST_LEASE, Lease, Request, is_notice
-from rota._core.rows import Cause, Claim, End, Refusal, Refused, Row
-from rota._core.runs import Outcome, SkipReason
+from rota._core.rows import Cause, Claim, End, Look, Refusal, Refused, Row, pruned_mark
+from rota._core.runs import Outcome
 from rota._core.value import replace
 from rota.stores.records import microseconds
 
@@ -51,10 +51,9 @@ def settled(
         due = end.occurrence.due
         if end.outcome is Outcome.LOST or (pruned is not None and due <= pruned):
             return None
-        nobody_ran = end.reason in (SkipReason.MISSED, SkipReason.COALESCED)
-        if epoch is not None and due <= epoch and nobody_ran:
+        if epoch is not None and due <= epoch and end.says_nobody_ran:
             return None
-    elif not row.is_open or row.token != end.token or (end.reason is not None and end.reason.needs_no_row):
+    elif not row.is_open or row.token != end.token or end.needs_no_row:
         return row
     return Row(
         occurrence=end.occurrence,
@@ -74,6 +73,16 @@ def settled(
         count=end.count,
         last=end.last,
     )
+
+
+def shown_after(question: Look, marks: Mapping[str, datetime]) -> dict[str, datetime]:
+    """After which instant a look shows the rows of each task: its mark or else `since`, and not before
+    `pruned:<task>`. `marks` are those that stand."""
+    starts = {}
+    for task, mark in question.marks.items():
+        start = marks.get(mark, question.since)
+        starts[task] = max(start, marks.get(pruned_mark(task), start))
+    return starts
 
 
 def acquired(

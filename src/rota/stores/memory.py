@@ -40,6 +40,7 @@ from rota.stores.base import (
     pruned_mark,
     renewed,
     settled,
+    shown_after,
 )
 
 _LAST_ATTEMPT: Final = 1 << 62
@@ -169,17 +170,11 @@ class MemoryStore:
             now = self._enter()
             memory = self._memory
             marks, sheets = memory.marks, memory.sheets
-            shown: dict[str, datetime] = {}
-            starts: dict[str, datetime] = {}
+            names = [*question.marks.values(), *map(pruned_mark, question.marks)]
+            shown = {name: marks[name] for name in names if name in marks}
+            starts = shown_after(question, shown)
             rows: list[Row] = []
-            for task, mark in question.marks.items():
-                start, pruned = question.since, pruned_mark(task)
-                if mark in marks:
-                    start = shown[mark] = marks[mark]
-                if pruned in marks:
-                    shown[pruned] = marks[pruned]
-                    start = max(start, marks[pruned])
-                starts[task] = start
+            for task, start in starts.items():
                 sheet = sheets.get(task)
                 if sheet is not None:
                     rows += sheet.after(start)

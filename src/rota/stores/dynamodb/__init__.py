@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from rota.stores.base import (
     LONGEST_LEASE,
+    TIME_LIMIT,
     Answer,
     Claim,
     End,
@@ -36,10 +37,11 @@ from rota.stores.base import (
     microseconds,
     pruned_mark,
     settled,
+    shown_after,
 )
 from rota.stores.dynamodb.history import History
 from rota.stores.dynamodb.keys import HOPED_FREE, Decision, Keys, acquire_in, if_asked, release_in, renew_in
-from rota.stores.dynamodb.opening import TIME_LIMIT, schema, wire_on, wire_to, worries
+from rota.stores.dynamodb.opening import schema, wire_on, wire_to, worries
 from rota.stores.dynamodb.partition import Job, Partition, by_key
 from rota.stores.dynamodb.table import (
     BY_DUE,
@@ -123,10 +125,7 @@ class DynamoDBStore:
             for name in names
             if mark_key(name) in stand
         }
-        starts: dict[str, datetime] = {}
-        for task, mark in question.marks.items():
-            start = marks.get(mark, question.since)
-            starts[task] = max(start, marks.get(pruned_mark(task), start))
+        starts = shown_after(question, marks)
         rows = {row.key: row for row in self._items.rows_at(opened)}
         for items in call.run(self._rows_after(call, starts)):
             for row in self._items.rows_at(items):
@@ -216,7 +215,7 @@ class DynamoDBStore:
         # Most ends are of rows that stand open with their token, so that is tried before anything is read.
         # A list too long for one call is read first, so that it is done by asking again.
         few = len(ends) <= READ_AT_ONCE
-        closing = [n for n in pending if few and not _needs_no_row(ends[n])]
+        closing = [n for n in pending if few and not ends[n].needs_no_row]
         replies = call.run([partial(self._items.close, call, ends[n], now) for n in closing])
         for n, reply in zip(closing, replies, strict=True):
             if reply.met:
@@ -335,10 +334,6 @@ class DynamoDBStore:
                 return Answer(call.now, answers)
             call.begin_again()
         raise StoreUnavailable(f"{self._items.where}: its clock, or this host's, jumps")
-
-
-def _needs_no_row(end: End) -> bool:
-    return end.reason is not None and end.reason.needs_no_row
 
 
 def wrap(

@@ -16,8 +16,6 @@ from rota.stores.base import DefinitionError
 from rota.stores.dynamodb.table import INDEXES, definition
 from rota.stores.dynamodb.wire import AT_A_TIME, Wire
 
-TIME_LIMIT: Final = timedelta(seconds=5)
-
 _TABLE: Final = "rota"
 _FEW_UNITS: Final = 25
 _HOST_OFF: Final = timedelta(minutes=1)

@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 
 from rota.stores.base import (
     LONGEST_LEASE,
+    TIME_LIMIT,
     Answer,
     Claim,
     DefinitionError,
@@ -50,6 +51,7 @@ from rota.stores.base import (
     renewed,
     row_of,
     settled,
+    shown_after,
 )
 from rota.stores.memcached.sheets import Sheet, is_open
 from rota.stores.memcached.wire import Wire, Wires
@@ -74,7 +76,6 @@ PROMPT: Final = 0.1
 asked meanwhile by the clock of before, and a lease of then would be over at once: measured for up to 1 ms."""
 
 _A_MOMENT: Final = 0.02
-_TIME_LIMIT: Final = timedelta(seconds=5)
 _ITEM_HEADER: Final = 128
 _PRUNED: Final = pruned_mark("")
 _ONE: Final = "one memcached server only; of two, each would say yes after the other fails"
@@ -92,7 +93,7 @@ class MemcachedStore:
         address: tuple[str, int] | str,
         namespace: str = "",
         *,
-        limit: timedelta = _TIME_LIMIT,
+        limit: timedelta = TIME_LIMIT,
         clock: Callable[[], datetime] | None = None,
         longest_lease: timedelta = LONGEST_LEASE,
         client: Any = None,
@@ -143,16 +144,10 @@ class MemcachedStore:
 
     def _view(self, question: Look, now: datetime, sheets: Mapping[str, Sheet]) -> View:
         epoch = instant(max(sheet.epoch for sheet in sheets.values()))
-        marks: dict[str, datetime] = {}
-        starts: dict[str, int] = {}
-        for task, mark in question.marks.items():
-            start, pruned = microseconds(question.since), pruned_mark(task)
-            for name in (mark, pruned):
-                at = sheets[self._sheet_of_mark(name)].marks.get(name)
-                if at is not None:
-                    marks[name] = instant(at)
-                    start = at if name == mark else max(start, at)
-            starts[task] = start
+        names = [*question.marks.values(), *map(pruned_mark, question.marks)]
+        standing = {name: sheets[self._sheet_of_mark(name)].mark(name) for name in names}
+        marks = {name: at for name, at in standing.items() if at is not None}
+        starts = {task: microseconds(start) for task, start in shown_after(question, marks).items()}
         return View(
             now,
             marks,
@@ -378,7 +373,7 @@ def _hash(name: str) -> int:
     return zlib.crc32(name.encode("utf-8", "surrogatepass"))
 
 
-def open_memcached(address: str, *, namespace: str, timeout: timedelta = _TIME_LIMIT) -> MemcachedStore:
+def open_memcached(address: str, *, namespace: str, timeout: timedelta = TIME_LIMIT) -> MemcachedStore:
     """What `memcached://host:port` opens; nothing is touched before the first call."""
     if "," in address:
         raise DefinitionError(_ONE, argument="store", found="a list of servers")

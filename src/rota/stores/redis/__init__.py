@@ -19,20 +19,19 @@ from rota.stores.base import (
     RECORD_VERSION,
     ROW_COLUMNS,
     STEP_BACK_ALLOWANCE,
+    TIME_LIMIT,
     Answer,
     Claim,
     End,
     Guarantees,
     Lease,
     Look,
-    Outcome,
     Refusal,
     Refused,
     Request,
     Row,
     RowQuery,
     Shared,
-    SkipReason,
     StoreMisused,
     StoreUnavailable,
     View,
@@ -54,7 +53,6 @@ from rota.stores.redis.timed import within
 from rota.stores.redis.wire import Wire
 
 _MICROSECOND: Final = timedelta(microseconds=1)
-_TIME_LIMIT: Final = timedelta(seconds=5)
 _SLICE: Final = 500
 """Rows that one script looks at to prune or to find them: others wait meanwhile."""
 
@@ -302,8 +300,6 @@ def _claim(claim: Claim) -> tuple[object, ...]:
 
 
 def _end(end: End) -> tuple[object, ...]:
-    reason = end.reason
-    nobody_ran = reason in (SkipReason.MISSED, SkipReason.COALESCED)
     return (
         end.occurrence.task,
         microseconds(end.occurrence.due),
@@ -312,14 +308,14 @@ def _end(end: End) -> tuple[object, ...]:
         end.server,
         microseconds(end.keep_until),
         end.outcome,
-        reason or "",
+        end.reason or "",
         "" if end.took is None else end.took // _MICROSECOND,
         end.count,
         "" if end.last is None else microseconds(end.last),
         end.detail,
         end.output,
-        int(end.outcome is Outcome.SKIPPED and reason is not None and reason.needs_no_row),
-        int(nobody_ran),
+        int(end.needs_no_row),
+        int(end.says_nobody_ran),
     )
 
 
@@ -350,7 +346,7 @@ def open_redis(
     address: str,
     *,
     namespace: str,
-    timeout: timedelta = _TIME_LIMIT,
+    timeout: timedelta = TIME_LIMIT,
     wait_replicas: int = 0,
     durable: bool = False,
     **options: str,

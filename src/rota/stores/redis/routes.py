@@ -12,14 +12,12 @@ from redis.cluster import ClusterNode
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from rota.stores.base import DefinitionError, StoreUnavailable
+from rota.stores.base import TIME_LIMIT, DefinitionError, StoreUnavailable
 from rota.stores.redis.timed import timed
 from rota.stores.redis.wire import Wire
 
 _PORT: Final = 6379
 _SENTINEL_PORT: Final = 26379
-_CLIENT_LIMIT: Final = 5.0
-"""The seconds of a call on a client of the application's; its own limits hold where they are shorter."""
 
 
 class ServerRoute:
@@ -127,7 +125,7 @@ def wrapped(client: Any) -> Wire:
     """The wire to where a client of the application's own leads."""
     if hasattr(client, "get_primaries"):
         route = ClusterRoute(lambda: client, ours=False)
-        return Wire(route, "the cluster of the application", _CLIENT_LIMIT)
+        return Wire(route, "the cluster of the application", TIME_LIMIT.total_seconds())
     pool = getattr(client, "connection_pool", None)
     if pool is None or not hasattr(pool, "connection_kwargs") or _is_asyncio(pool):
         raise DefinitionError(
@@ -138,7 +136,7 @@ def wrapped(client: Any) -> Wire:
         )
     said = pool.connection_kwargs
     where = said.get("path") or f"{said.get('host', 'sentinels')}:{said.get('port', _SENTINEL_PORT)}"
-    return Wire(ServerRoute(lambda: client, ours=False), f"redis://{where}", _CLIENT_LIMIT)
+    return Wire(ServerRoute(lambda: client, ours=False), f"redis://{where}", TIME_LIMIT.total_seconds())
 
 
 def concerns(wire: Wire, key: bytes, *, durable: bool) -> Sequence[str]:

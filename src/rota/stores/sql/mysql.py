@@ -19,6 +19,7 @@ import pymysql
 
 from rota.stores.base import (
     LONGEST_LEASE,
+    TIME_LIMIT,
     Answer,
     Claim,
     DefinitionError,
@@ -50,6 +51,7 @@ from rota.stores.base import (
     renewed,
     row_of,
     settled,
+    shown_after,
 )
 from rota.stores.sql.mysql_concerns import concerns
 from rota.stores.sql.mysql_connection import (
@@ -74,7 +76,6 @@ __all__ = ["MySQLStore", "open_mysql", "schema", "wrap"]
 T = TypeVar("T")
 Ask = Callable[[Sequence[str]], list[Rows]]
 
-_TIME_LIMIT: Final = timedelta(seconds=5)
 _PACKET: Final = 4 << 20
 _PRUNED_AT_ONCE: Final = 1000
 _PAUSE: Final = 0.02
@@ -94,7 +95,7 @@ class MySQLStore:
         lend: Lend,
         *,
         close: Callable[[], None] = lambda: None,
-        limit: timedelta = _TIME_LIMIT,
+        limit: timedelta = TIME_LIMIT,
         create: bool = True,
         prefix: str = "rota_",
         longest_lease: timedelta = LONGEST_LEASE,
@@ -143,9 +144,9 @@ class MySQLStore:
                 if names
                 else {}
             )
-            clock, leases, marks, *rows = ask(self._say.look(names, _starts(question, known)))
+            clock, leases, marks, *rows = ask(self._say.look(names, shown_after(question, known)))
             stand = _marks(marks)
-            starts = _starts(question, stand)
+            starts = shown_after(question, stand)
             shown: dict[tuple[Occurrence, int], Row] = {}
             for row in (row_of(_read(columns)) for some in rows for columns in some):
                 start = starts.get(row.occurrence.task)
@@ -368,15 +369,6 @@ class MySQLStore:
                     time.sleep(random.uniform(0, _PAUSE))
 
 
-def _starts(question: Look, marks: Mapping[str, datetime]) -> dict[str, datetime]:
-    """After which instant the rows of each task are shown."""
-    starts = {}
-    for task, mark in question.marks.items():
-        start = marks.get(mark, question.since)
-        starts[task] = max(start, marks.get(pruned_mark(task), start))
-    return starts
-
-
 def _packets(ends: Sequence[End]) -> Iterator[Sequence[End]]:
     """The ends in lists whose text fits into one packet each."""
     some: list[End] = []
@@ -451,7 +443,7 @@ def open_mysql(
     address: str,
     *,
     namespace: str,
-    timeout: timedelta = _TIME_LIMIT,
+    timeout: timedelta = TIME_LIMIT,
     create: bool = True,
     prefix: str = "rota_",
     unix_socket: str = "",

@@ -19,6 +19,7 @@ from rota.stores.base import (
     FORGOTTEN_AFTER,
     LONGEST_LEASE,
     STEP_BACK_ALLOWANCE,
+    TIME_LIMIT,
     Answer,
     Claim,
     End,
@@ -55,7 +56,6 @@ from rota.stores.sql.postgresql_wire import Table, number, numbers, text, texts
 __all__ = ["SCHEMA", "SCHEMA_VERSION", "PostgresStore", "open_postgresql", "schema", "wrap"]
 
 _MICROSECOND: Final = timedelta(microseconds=1)
-_TIME_LIMIT: Final = timedelta(seconds=5)
 _END_OF_TIME: Final = 253_402_300_799_999_999
 _LOCKS_OF_A_NAMESPACE: Final = 16
 _IN_A_SLICE: Final = 1000
@@ -74,7 +74,7 @@ class PostgresStore:
         source: Source,
         namespace: str = "",
         *,
-        limit: timedelta = _TIME_LIMIT,
+        limit: timedelta = TIME_LIMIT,
         create: bool = True,
         prefix: str = "rota_",
         longest_lease: timedelta = LONGEST_LEASE,
@@ -171,7 +171,7 @@ class PostgresStore:
                 numbers(microseconds(end.keep_until) for end in ends),
                 texts(end.outcome.value for end in ends),
                 texts(None if end.reason is None else end.reason.value for end in ends),
-                numbers(end.reason is not None and end.reason.needs_no_row for end in ends),
+                numbers(end.needs_no_row for end in ends),
                 numbers(None if end.took is None else end.took // _MICROSECOND for end in ends),
                 numbers(end.count for end in ends),
                 numbers(None if end.last is None else microseconds(end.last) for end in ends),
@@ -367,7 +367,7 @@ def open_postgresql(
     address: str,
     *,
     namespace: str,
-    timeout: timedelta = _TIME_LIMIT,
+    timeout: timedelta = TIME_LIMIT,
     create: bool = True,
     prefix: str = "rota_",
 ) -> PostgresStore:

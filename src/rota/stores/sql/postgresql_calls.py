@@ -77,9 +77,7 @@ class Calls:
     def _call(
         self, begin: bytes, statements: Sequence[Said], clock: int, deadline: float | None
     ) -> tuple[datetime, list[Table]]:
-        said = [
-            (statement.replace("rota_", self.prefix).encode(), values) for statement, values in statements
-        ]
+        said = [(self._named(statement), values) for statement, values in statements]
         deadline = time.monotonic() + self.limit if deadline is None else deadline
 
         def ask(connection: pq.abc.PGconn, deadline: float) -> list[Table]:

@@ -25,6 +25,7 @@ from rota.stores.base import (
     LONGEST_LEASE,
     ROW_COLUMNS,
     STEP_BACK_ALLOWANCE,
+    TIME_LIMIT,
     Answer,
     Claim,
     DefinitionError,
@@ -57,6 +58,7 @@ from rota.stores.base import (
     row_columns,
     row_of,
     settled,
+    shown_after,
 )
 from rota.stores.sql.sqlite_file import SQLiteFile
 
@@ -103,7 +105,6 @@ _PRUNABLE: Final = """
     ) WHERE (? IS NOT NULL AND place > ? OR ended < ?) AND keep_until < ?"""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
-_TIME_LIMIT: Final = timedelta(seconds=5)
 
 
 def _utc_now() -> datetime:
@@ -123,7 +124,7 @@ class SQLiteStore:
         namespace: str = "",
         *,
         clock: Callable[[], datetime] = _utc_now,
-        limit: timedelta = _TIME_LIMIT,
+        limit: timedelta = TIME_LIMIT,
         create: bool = True,
         longest_lease: timedelta = LONGEST_LEASE,
     ) -> None:
@@ -158,10 +159,7 @@ class SQLiteStore:
         with self._reading() as (sql, now):
             names = {*question.marks.values(), *map(pruned_mark, question.marks)}
             marks = self._marks(sql, names)
-            asked = []
-            for task, mark in question.marks.items():
-                start = marks.get(mark, question.since)
-                asked.append((task, microseconds(max(start, marks.get(pruned_mark(task), start)))))
+            asked = [(task, microseconds(start)) for task, start in shown_after(question, marks).items()]
             rows = [
                 *sql.execute(
                     f"SELECT {_SHORT_ROW} FROM json_each(?) AS asked CROSS JOIN rota_row"
@@ -417,7 +415,7 @@ def wrap(engine: Any, *, namespace: str) -> SQLiteStore:
 
 
 def open_sqlite(
-    address: str, *, namespace: str, timeout: timedelta = _TIME_LIMIT, create: bool = True
+    address: str, *, namespace: str, timeout: timedelta = TIME_LIMIT, create: bool = True
 ) -> SQLiteStore:
     """What `sqlite:///path` opens; nothing is touched before the first call."""
     path = unquote(address.removeprefix("sqlite:///"))
