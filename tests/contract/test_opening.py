@@ -109,6 +109,13 @@ def test_no_driver_is_imported_before_it_is_asked_for() -> None:
     assert subprocess.check_output([sys.executable, "-c", source], text=True).strip() == "[]"
 
 
+def test_an_empty_part_of_a_query_shifts_no_option_onto_another() -> None:
+    store = open_store("postgresql://host/shop?&timeout=2&sslmode=require&&namespace=other", namespace="shop")
+    assert "other" in repr(store)
+    assert store._calls.limit == 2  # type: ignore[attr-defined]  # of the PostgreSQL store
+    store.close()
+
+
 def test_the_time_limit_of_the_url_is_that_of_the_store() -> None:
     assert SQLiteStore("a", limit=timedelta(seconds=2))._file.limit == 2
     store = open_store("sqlite:///rota.db?timeout=0.25", namespace="shop")

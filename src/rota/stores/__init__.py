@@ -242,7 +242,8 @@ def _by_url(url: str, namespace: str) -> Store:
     address, _, query = url.partition("?")
     options: dict[str, object] = {}
     passed: list[str] = []
-    for part, (name, text) in zip(query.split("&"), parse_qsl(query, keep_blank_values=True), strict=False):
+    for part in filter(None, query.split("&")):
+        ((name, text),) = parse_qsl(part, keep_blank_values=True)
         if name == "namespace":
             namespace = text
         elif name in driver.options:
